@@ -10,7 +10,7 @@ The type parameter is the type of ``method``.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, TypedDict, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import xarray as xr
@@ -26,9 +26,9 @@ from probmetric.estimators._same import SameProbability
 from probmetric.estimators._settings import settings
 from probmetric.inference.sampling.datatree import INDEPENDENT, provenance, to_datatree
 from probmetric.inference.sampling.laplace import Laplace
-from probmetric.inference.sampling.target import Draws, Kwargs, Model
+from probmetric.inference.sampling.target import Draws, Kwargs, Model, Run
 from probmetric.metric import Dissimilarity
-from probmetric.metric.feature_names import unknown_of, with_names
+from probmetric.metric.feature_names import with_names
 from probmetric.posterior.draws import posterior_metric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose
@@ -49,15 +49,6 @@ class ClassProbabilities(SameProbability, TellsClasses):
         """Predict the most probable class. Ties go to the first in ``classes_``."""
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
-
-
-class Run(TypedDict):
-    """Options of a sampler."""
-
-    n_draws: int
-    n_chains: int | None
-    seed: int
-    progress: bool | None
 
 
 @settings
@@ -97,6 +88,7 @@ class Learner[M](BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else list(names)
 
+    @with_names
     def sample(
         self,
         method: M | None = None,
@@ -121,7 +113,7 @@ class Learner[M](BaseEstimator):
             settings).
         """
         check_is_fitted(self)
-        run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
+        run = Run(seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress)
         return self._sample(self._default_method if method is None else method, run)
 
     @with_names
@@ -214,7 +206,6 @@ class Learner[M](BaseEstimator):
             attributes={
                 **provenance(model, data, arguments),
                 INDEPENDENT: int(self._independent()),
-                "handle_unknown": unknown_of(self),
             },
         )
 

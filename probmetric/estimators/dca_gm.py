@@ -292,6 +292,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         A = self.params_.A / self.scale_
         return self.params_._replace(A=A, mu=self.params_.mu + A @ self.mean_)
 
+    @with_names
     @no_type_check
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -379,7 +380,6 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             sum_of_weights=float(np.asarray(self._data.w).sum()),
             learning_rate=float(self.learning_rate),
             n_components=len(self.params_.A),
-            handle_unknown=self.handle_unknown,
         )
         strength = self._strength_of_euclid()
         if strength > 0:

@@ -63,7 +63,7 @@ from probmetric.inference.gaussian_classes.predict import predict_log_proba
 from probmetric.inference.gaussian_classes.prior import learn_statistics
 from probmetric.linalg_scaled import no_nan
 from probmetric.metric import Dissimilarity, LocalMahalanobis
-from probmetric.metric.feature_names import blocks_of, unknown_of, with_names
+from probmetric.metric.feature_names import blocks_of, with_names
 from probmetric.models.gaussian_classes import Covariance, NIWPrior
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import to_numpy
@@ -231,20 +231,16 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
         fitted = self._found
         if not len(fitted.points):
             raise no_rows("sample")
-        draws = sample(
+        return sample(
             fitted.posterior,
             fitted.scaler,
             Labeled(fitted.points, fitted.codes, fitted.data.w),
             names=self._names,
             arguments={"prior": fitted.prior, "covariance": self.covariance},
             classes=fitted.classes,
-            seed=run["seed"],
-            n_draws=run["n_draws"],
-            n_chains=run["n_chains"],
+            **run,
             **options,
         )
-        draws.attrs["handle_unknown"] = unknown_of(self)
-        return draws
 
 
 @settings
@@ -355,6 +351,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         self.covariances_ = factor @ np.swapaxes(factor, 1, 2)
         return self
 
+    @with_names
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Exact = "exact",

@@ -93,18 +93,14 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         check_choice("method", method, ("exact",))
         if self._found is None:
             raise no_rows("sample")
-        draws = lda.sample(
+        return lda.sample(
             *self._found,
             Scaler(self.mean_, self.scale_),
             n_components=self._directions(),
             names=self._names,
             classes=self.classes_,
-            seed=run["seed"],
-            n_draws=run["n_draws"],
-            n_chains=run["n_chains"],
+            **run,
         )
-        draws.attrs["handle_unknown"] = self.handle_unknown
-        return draws
 
     def _directions(self) -> int | None:
         """Return the rank of a draw of M, None for all of Σ_W⁻¹."""

@@ -8,7 +8,7 @@ with it, but they are not part of the pytree.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,12 +35,19 @@ def named[M](metric: M, names: Iterable[str] | None, unknown: str | None = None)
 
 
 def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a learner's method that returns a metric, to set the learner's names."""
+    """Wrap a learner's method that returns a metric or draws, to set their names.
+
+    Draws have the names of features as coordinates, and need only ``handle_unknown``.
+    """
 
     @wraps(method)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        metric = method(*args, **kwargs)
-        return named(metric, names_of(args[0]), unknown_of(args[0]))
+        result = method(*args, **kwargs)
+        names, unknown = names_of(args[0]), unknown_of(args[0])
+        if hasattr(result, "attrs"):  # Draws: metrics have none.
+            cast("Any", result).attrs["handle_unknown"] = unknown
+            return result
+        return named(result, names, unknown)
 
     return wrapper
 

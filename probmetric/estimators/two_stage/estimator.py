@@ -21,7 +21,7 @@ from probmetric.data.groups import as_groups
 from probmetric.data.scaling import check_sizes, standardize_features
 from probmetric.data.unlabeled import leave_out
 from probmetric.estimators._labeled import checked_rows, forget, report
-from probmetric.estimators._learner import Learner
+from probmetric.estimators._learner import Learner, Run
 from probmetric.estimators._settings import (
     Count,
     NonNegative,
@@ -549,6 +549,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         check_is_fitted(self, "weights_")
         return self.metric_
 
+    @with_names
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         method: Method = "nuts",
@@ -583,14 +584,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """
         check_is_fitted(self, "weights_")
         fitted = self._drawable()
-        drawn = draw(
-            fitted,
-            method,
-            seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            progress=progress,
-        )
+        run = Run(seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress)
+        drawn = draw(fitted, method, **run)
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
         return to_tree(
@@ -602,7 +597,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             predictive=predictive,
             prior_draws=prior_draws,
             seed=seed,
-            attributes=self._score() | {"handle_unknown": self.handle_unknown},
+            attributes=self._score(),
         )
 
     def _drawable(self) -> Fitted:

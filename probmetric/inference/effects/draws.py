@@ -22,6 +22,8 @@ b' of Eq. (3) of ``models.point_effects`` is used in each draw:
 """
 
 from collections.abc import Iterable
+from math import prod
+from typing import Unpack
 
 import jax
 import numpy as np
@@ -44,7 +46,13 @@ from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import NutsOrLaplace, careful
-from probmetric.inference.sampling.target import Draws, Gaussian, Posterior, counts
+from probmetric.inference.sampling.target import (
+    Draws,
+    Gaussian,
+    Posterior,
+    Run,
+    counts,
+)
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.linalg_scaled import distances
 from probmetric.metric import Mahalanobis
@@ -148,12 +156,9 @@ def draw(
     method: NutsOrLaplace | str,
     *,
     scale: Float[np.ndarray, "d"],
-    seed: int,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
-    progress: bool | None = None,
     posterior: SpreadPosterior | None = None,
     feature_names: Names | None = None,
+    **run: Unpack[Run],
 ) -> Draws:
     """Draw from the posterior near a fit, with matrices in input units.
 
@@ -170,12 +175,12 @@ def draw(
         ``Laplace`` draws ω from its posterior on a grid, and the other parameters from
         a Gaussian at each grid point. ``NUTS`` starts at the median of ω. "nuts" is
         ``NUTS(target_accept=0.95)``.
-    seed, n_draws, n_chains, progress
-        See ``pm.sample``.
     posterior : SpreadPosterior, optional
         Posterior of ω on a grid. Default: computed by ``spread_posterior``.
     feature_names : sequence of d str, optional
         Names of the features in warnings.
+    seed, n_draws, n_chains, progress
+        See ``pm.sample``.
 
     Raises
     ------
@@ -211,8 +216,9 @@ def draw(
         )
     posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):
-        n_draws, n_chains = counts(n_draws, n_chains)
-        values = laplace_draws(posterior, fitted.prior, n_draws * n_chains, seed=seed)
+        n = prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
+        seed = run.get("seed", 0)
+        values = laplace_draws(posterior, fitted.prior, n, seed=seed)
         drawn = Draws(values, {}, {"method": "laplace", "seed": seed})
     else:
         effect, data = data_of(
@@ -222,20 +228,8 @@ def draw(
         if effect is GROUPS:
             target = GROUP_TARGET
             dims = {"M_group": ("group", "feature", "feature_bis")}
-        drawn = sampler.draw(
-            Posterior(target, data, start(posterior)),
-            seed=seed,
-            n_draws=n_draws,
-            n_chains=n_chains,
-            progress=progress,
-        )
-        warn_of_trouble(
-            drawn.values,
-            drawn.statistics,
-            drawn.attributes,
-            feature_names=feature_names,
-            dims=dims,
-        )
+        drawn = sampler.draw(Posterior(target, data, start(posterior)), **run)
+        warn_of_trouble(drawn, feature_names=feature_names, dims=dims)
     units = np.outer(scale, scale)
     matrices = {k: v / units for k, v in drawn.values.items() if k in ("M", "M_group")}
     return drawn._replace(values={**drawn.values, **matrices})

@@ -8,7 +8,7 @@ completions. All results are in input units.
 import json
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from probmetric.inference.sampling.target import (
     Attribute,
     Draws,
     Kwargs,
+    Run,
     Static,
     Tree,
     counts,
@@ -72,12 +73,10 @@ def sample(
     arguments: Kwargs,
     base: LocalMahalanobis | None = None,
     classes: np.ndarray | None = None,
-    seed: int = 0,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
     log_prior: bool = False,
     predictive: bool = False,
     prior_draws: int | None = None,
+    **run: Unpack[Run],
 ) -> xr.DataTree:
     """Draw the parameters of the classes ``n_draws * n_chains`` times, in one chain.
 
@@ -86,7 +85,8 @@ def sample(
     features, and at γ = ∞ it is the metric of every draw. ``log_prior``, ``predictive``
     and ``prior_draws`` require prior and covariance in ``arguments``.
     """
-    total = np.prod(counts(n_draws, n_chains))
+    total = np.prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
+    seed = run.get("seed", 0)
     with jax.enable_x64(True):
         params = to_numpy(_draw(jax.random.key(seed), posterior, n_draws=int(total)))
     values = _in_input_units(params, scaler)

@@ -10,6 +10,8 @@
 
 import json
 from dataclasses import asdict
+from math import prod
+from typing import Unpack
 
 import numpy as np
 import xarray as xr
@@ -20,7 +22,7 @@ from probmetric.inference.gdm.likelihood import in_float64, padded, rows_of
 from probmetric.inference.gdm.target import TARGET, start
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.sample import NutsOrLaplace, careful
-from probmetric.inference.sampling.target import Draws, Posterior, counts
+from probmetric.inference.sampling.target import Draws, Posterior, Run, counts
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.splines import Coordinates
@@ -43,10 +45,7 @@ def draw(
     method: NutsOrLaplace | str = "nuts",
     *,
     learning_rate: float = 1.0,
-    seed: int = 0,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
-    progress: bool | None = None,
+    **run: Unpack[Run],
 ) -> Draws:
     """Draw the intercept b, the coefficients θ of the I-splines, and the curves.
 
@@ -87,14 +86,12 @@ def draw(
     ((1, 5, 1, 3), 'bootstrap')
     """
     if isinstance(method, str) and method == "bootstrap":
-        drawn = _bootstrap(params, pairs, prior, learning_rate, seed, n_draws, n_chains)
+        drawn = _bootstrap(params, pairs, prior, learning_rate, run)
     else:
         sampler = careful(method)
         target = posterior(params, pairs, prior, learning_rate=learning_rate)
-        drawn = sampler.draw(
-            target, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
-        )
-        warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+        drawn = sampler.draw(target, **{"seed": 0, **run})
+        warn_of_trouble(drawn)
     attributes = {"knots": json.dumps(np.asarray(params.knots, float).tolist())}
     if params.coordinates is not None:
         attributes["places"] = json.dumps(asdict(params.coordinates))
@@ -106,15 +103,13 @@ def _bootstrap(
     pairs: Pairs,
     prior: GDMPrior,
     learning_rate: float,
-    seed: int,
-    n_draws: int,
-    n_chains: int | None,
+    run: Run,
 ) -> Draws:
-    n_draws, n_chains = counts(n_draws, n_chains)
-    unit = units_of(pairs)
+    n_draws = prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
+    seed, unit = run.get("seed", 0), units_of(pairs)
     n = int(unit.max()) + 1
     power = 1.0 if n == len(unit) else 0.5  # Two ends of a pair share its weight.
-    u = (site_weights(n, k, seed)[unit] ** power for k in range(n_draws * n_chains))
+    u = (site_weights(n, k, seed)[unit] ** power for k in range(n_draws))
     refitted = refits(pairs, prior, params, u, learning_rate=learning_rate)
     values = {"b": refitted.b, "theta": refitted.theta}
     values["height"] = height(refitted.theta, refitted.knots)

@@ -7,7 +7,7 @@ All methods except the bootstrap sample the same target, the pooled log joint de
 M and b are sufficient, because -log P(y=1) = b + δᵀMδ/2.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import SAMPLERS, Method, sampler_of
 from probmetric.inference.sampling.svi import SVI
-from probmetric.inference.sampling.target import Draws, Posterior
+from probmetric.inference.sampling.target import Draws, Posterior, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import lca, observation
@@ -65,12 +65,9 @@ def draw(
     method: LCAMethod,
     *,
     scale: Float[np.ndarray, "d"],
-    seed: int,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
-    progress: bool | None = None,
     warn_khat: bool = True,
     feature_names: Names | None = None,
+    **run: Unpack[Run],
 ) -> Draws:
     """Draw M, b and log σ² near the fitted mode, with M in input units.
 
@@ -78,19 +75,9 @@ def draw(
     diag(1/s). ``warn_khat`` warns about a k-hat of 0.7 or more.
     """
     sampler = sampler_of(method, LCA_SAMPLERS)
-    drawn = sampler.draw(
-        posterior(fitted, sampler),
-        seed=seed,
-        n_draws=n_draws,
-        n_chains=n_chains,
-        progress=progress,
-    )
-    warn_of_trouble(
-        drawn.values,
-        drawn.statistics,
-        drawn.attributes if warn_khat else {},
-        feature_names=feature_names,
-    )
+    drawn = sampler.draw(posterior(fitted, sampler), **run)
+    checked = drawn if warn_khat else drawn._replace(attributes={})
+    warn_of_trouble(checked, feature_names=feature_names)
     M = drawn.values["M"] / np.outer(scale, scale)
     return drawn._replace(values={**drawn.values, "M": M})
 

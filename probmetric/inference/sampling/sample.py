@@ -313,13 +313,8 @@ def _warn(
         raise ValueError(
             f"identified must only contain names of {list(draws.values)}, got {unknown}"
         )
-    warn_of_trouble(
-        {name: draws.values[name] for name in names},
-        draws.statistics,
-        draws.attributes,
-        feature_names=feature_names,
-        dims=dims,
-    )
+    chosen = draws._replace(values={name: draws.values[name] for name in names})
+    warn_of_trouble(chosen, feature_names=feature_names, dims=dims)
 
 
 def like(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,15 @@ type Seed = Int[Array, ""]
 
 type Attribute = str | int | float | None
 """An attribute of a run."""
+
+
+class Run(TypedDict, total=False):
+    """Options of a sampler, as in ``sample``."""
+
+    seed: int
+    n_draws: int
+    n_chains: int | None
+    progress: bool | None
 
 
 class Target(NamedTuple):

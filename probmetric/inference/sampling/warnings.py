@@ -2,13 +2,12 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from probmetric.inference.sampling.datatree import DIMS
 from probmetric.inference.sampling.diagnostics import findings
+from probmetric.inference.sampling.target import Draws
 from probmetric.typing import Names
 
 
@@ -27,22 +26,20 @@ class SamplingWarning(UserWarning):
 
 
 def warn_of_trouble(
-    values: Mapping[str, np.ndarray],
-    statistics: Mapping[str, np.ndarray],
-    attributes: Mapping[str, Any] | None = None,
+    drawn: Draws,
+    *,
     feature_names: Names | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Warn for each finding of ``diagnostics``.
 
-    ``statistics`` are empty if the draws are independent. The attributes ``khat``,
-    ``method`` and ``undetermined`` are used. ``feature_names`` and ``dims`` name
-    entries.
+    The attributes ``khat``, ``method`` and ``undetermined`` are used. ``feature_names``
+    and ``dims`` name entries.
     """
     table = xr.Dataset(
         {
             name: (("chain", "draw", *(f"{name}_{k}" for k in range(v.ndim - 2))), v)
-            for name, v in values.items()
+            for name, v in drawn.values.items()
         }
     )
     for name, axes in {**DIMS, **(dims or {})}.items():
@@ -51,5 +48,5 @@ def warn_of_trouble(
         for axis, dim in zip(axes, table[name].dims[2:], strict=False):
             if axis.startswith("feature") and table.sizes[dim] == len(feature_names):
                 table = table.assign_coords({dim: [*map(str, feature_names)]})
-    for finding in findings(table, statistics, attributes or {}):
+    for finding in findings(table, drawn.statistics, drawn.attributes):
         warnings.warn(str(finding), SamplingWarning, stacklevel=3)

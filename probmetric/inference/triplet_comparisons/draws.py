@@ -1,5 +1,7 @@
 """Draws of the metric of triplets by every method, in input units."""
 
+from typing import Unpack
+
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -8,7 +10,7 @@ from probmetric.data.containers import Triplets
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.sample import NutsOrLaplace, careful
-from probmetric.inference.sampling.target import Draws
+from probmetric.inference.sampling.target import Draws, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.triplet_comparisons.embedding import of_objects
 from probmetric.inference.triplet_comparisons.target import posterior
@@ -25,13 +27,10 @@ def draw(
     method: NutsOrLaplace | str = "nuts",
     *,
     scale: Float[np.ndarray, "d"],
-    seed: int,
     learning_rate: float = 1.0,
     lapse_rate: float = 0.0,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
-    progress: bool | None = None,
     objects: bool = False,
+    **run: Unpack[Run],
 ) -> Draws:
     """Draw the metric M = WᵀW, in input units, and a learned lapse rate.
 
@@ -50,10 +49,10 @@ def draw(
     scale : array of shape (d,)
         Scale s by which the features were divided. M_ij of the fit is divided by s_i
         s_j, so that draws are in input units.
-    seed, n_draws, n_chains, progress
-        See ``pm.sample``.
     objects : bool, default=False
         If True, return the Gram matrix of the embedded objects (``of_objects``).
+    seed, n_draws, n_chains, progress
+        See ``pm.sample``.
 
     Raises
     ------
@@ -81,13 +80,11 @@ def draw(
     quotient = isinstance(sampler, Laplace)
     rates = {"learning_rate": learning_rate, "lapse_rate": lapse_rate}
     around = posterior(params, triplets, prior, **rates, quotient=quotient)
-    drawn = sampler.draw(
-        around, seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress
-    )
+    drawn = sampler.draw(around, **run)
     M = drawn.values["M"] / np.outer(scale, scale)
     drawn = drawn._replace(values={**drawn.values, "M": M})
     drawn = of_objects(drawn) if objects else drawn
-    warn_of_trouble(drawn.values, drawn.statistics, drawn.attributes)
+    warn_of_trouble(drawn)
     return drawn
 
 

@@ -14,7 +14,7 @@ squared distance of means,
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import Method, sampler_of
-from probmetric.inference.sampling.target import Draws, Posterior
+from probmetric.inference.sampling.target import Draws, Posterior, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.two_stage.target import (
     TARGET,
@@ -71,11 +71,7 @@ def posterior(fitted: Fitted) -> Posterior:
 def draw(
     fitted: Fitted,
     method: Method,
-    *,
-    seed: int,
-    n_draws: int = 1000,
-    n_chains: int | None = None,
-    progress: bool | None = None,
+    **run: Unpack[Run],
 ) -> Draws:
     """Draw the parameters of the two-stage mixture.
 
@@ -89,12 +85,8 @@ def draw(
     method : sampler, or "nuts", "laplace", "svi"
         NUTS starts from the Laplace approximation. NUTS and "svi" use coordinates
         whitened by it.
-    seed : int
-    n_draws : int, default=1000
-    n_chains : int, optional
-        Number of chains. The default is 4 for NUTS, otherwise 1. The Laplace
-        approximation and the guide make ``n_chains * n_draws`` draws in one chain.
-    progress : bool, optional
+    seed, n_draws, n_chains, progress
+        See ``pm.sample``.
 
     Warns
     -----
@@ -120,17 +112,11 @@ def draw(
     (True, True)
     """
     sampler = sampler_of(method)
-    draws = sampler.draw(
-        posterior(fitted),
-        seed=seed,
-        n_draws=n_draws,
-        n_chains=n_chains,
-        progress=progress,
-    )
+    draws = sampler.draw(posterior(fitted), **run)
     names = [n for n in draws.values if n not in TwoStageParams._fields]
     invariants = {name: draws.values[name] for name in names}
     attributes = {**draws.attributes, **_undetermined(fitted)}
-    warn_of_trouble(invariants, draws.statistics, attributes)
+    warn_of_trouble(draws._replace(values=invariants, attributes=attributes))
     values = {**draws.values, **_relabeled(draws, fitted)}
     return draws._replace(values=values, attributes=attributes)
 

@@ -9,6 +9,7 @@ import xarray as xr
 import probmetric as pm
 from probmetric.inference.sampling import SamplingWarning, diagnose
 from probmetric.inference.sampling.diagnostics import UNDETERMINED
+from probmetric.inference.sampling.target import Draws
 from probmetric.inference.sampling.warnings import warn_of_trouble
 
 RNG = np.random.default_rng(0)
@@ -128,10 +129,10 @@ def test_entries_are_named_by_features_and_those_of_a_symmetric_matrix_once():
     M = np.stack([np.stack([v, 2 * v], -1), np.stack([2 * v, v**2], -1)], -2)
     calm = {name: flags for name, flags in CALM.items() if name != "energy"}
     with pytest.warns(SamplingWarning) as seen:
-        warn_of_trouble({"M": M}, calm, feature_names=["height", "mass"])
+        warn_of_trouble(Draws({"M": M}, calm, {}), feature_names=["height", "mass"])
     for said in (str(w.message) for w in seen):
         assert "M[height, mass]" in said
         assert "M[mass, height]" not in said
     M[..., 1, 0] += 1.0  # Not symmetric: both are told, by place without names.
     with pytest.warns(SamplingWarning, match=r"M\[0, 1\].*M\[1, 0\]"):
-        warn_of_trouble({"M": M}, calm)
+        warn_of_trouble(Draws({"M": M}, calm, {}))
