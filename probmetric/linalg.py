@@ -85,15 +85,13 @@ def log1p_squares(
 
 @numpy_in_numpy_out
 @one_program
-def psd_factor(
-    M: Float[Array, "d d"], *, tol: Float[Array, ""] | float | None = None
-) -> Float[Array, "d d"]:
+def psd_factor(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows in descending order of eigenvalue.
 
-    The largest entry of each row is positive. Negative eigenvalues above ``-tol * max``
-    (default: ``d * eps`` of the dtype) are set to 0. Below it, all entries are NaN.
+    The largest entry of each row is positive. Negative eigenvalues above -d ε max are
+    set to 0, with the spacing ε of floats at 1. Below it, all entries are NaN.
     """
-    return root_of(jnp, jnp.asarray(M), tol)
+    return root_of(jnp, jnp.asarray(M))
 
 
 def cholesky_of(xp: ModuleType, S: Array) -> Array:
@@ -118,12 +116,10 @@ def solve_lower(
     return solve(L, B, lower=True, trans=int(transposed), check_finite=False)
 
 
-def root_of(
-    xp: ModuleType, M: Float[Array, "d d"], tol: Array | float | None = None
-) -> Float[Array, "d d"]:
+def root_of(xp: ModuleType, M: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Return ``psd_factor`` by NumPy or by JAX."""
     eigenvalues, vectors = xp.linalg.eigh((M + M.T) / 2)
-    share = M.shape[0] * float(jnp.finfo(M.dtype).eps) if tol is None else tol
+    share = M.shape[0] * float(jnp.finfo(M.dtype).eps)
     valid = eigenvalues[0] >= -share * xp.max(xp.abs(eigenvalues))
     rows = (xp.sqrt(xp.maximum(eigenvalues, 0)) * vectors).T[::-1]
     return xp.where(valid, row_signs(rows) * rows, xp.nan)

@@ -372,14 +372,14 @@ def pair_labels(
 
 
 def pair_weights(
-    w: ArrayLike | None, same: Int[np.ndarray, "N"], name: str = "sample_weight"
+    w: ArrayLike | None, same: Int[np.ndarray, "N"]
 ) -> Float[np.ndarray, "N"] | None:
     """Return checked weights, or raise if all weights of one label are zero."""
-    weights = check_weights(w, len(same), name)
+    weights = check_weights(w, len(same))
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
             raise ValueError(
-                f"{name} must have a weight above 0 for at least one pair with "
+                "sample_weight must have a weight above 0 for at least one pair with "
                 f"y={label}, got none"
             )
     return weights
@@ -459,14 +459,13 @@ def pairs_from_arrays(
     w: ArrayLike | None = None,
     *,
     X: ArrayLike | None = None,
-    anchor: ArrayLike | None = None,
     trials: ArrayLike | None = None,
 ) -> Pairs:
     """Convert arrays of pairs to ``Pairs``.
 
     Pairs are points (N, 2, d), or row numbers (N, 2) of ``X``. Labels y are 1 for same
     and 0 or -1 for different. With ``trials`` they are counts of *same* judgments.
-    ``w`` are data weights ≥ 0, and ``anchor`` is the group of each pair.
+    ``w`` are data weights ≥ 0.
     """
     rows, i, j = pair_points(pairs, X)
     if trials is None:
@@ -474,13 +473,4 @@ def pairs_from_arrays(
         w = pair_weights(w, same)
     else:
         same, m, w = pair_counts(y, trials, w, len(i))
-    group = None
-    if anchor is not None:
-        group = np.asarray(anchor)
-        if group.shape != i.shape or group.dtype.kind not in "iu" or group.min() < 0:
-            raise ValueError(
-                f"anchor must be integers ≥ 0 of shape {i.shape}, got {group.dtype} "
-                f"of shape {group.shape}"
-            )
-        group = group.astype(int)
-    return Pairs(rows, i, j, same, w, group, m)
+    return Pairs(rows, i, j, same, w, trials=m)

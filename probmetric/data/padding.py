@@ -69,9 +69,9 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     )
 
 
-def chunks(rows: Array, most: int, fill: int = 0) -> Array:
+def chunks(rows: Array, most: int) -> Array:
     """Cut rows (n, ...) into chunks of at most ``most``, and fill up the last one."""
     rows = jnp.asarray(rows)
     size = min(most, len(rows))
-    tail = jnp.full((-len(rows) % size, *rows.shape[1:]), fill, rows.dtype)
+    tail = jnp.zeros((-len(rows) % size, *rows.shape[1:]), rows.dtype)
     return jnp.concatenate([rows, tail]).reshape(-1, size, *rows.shape[1:])

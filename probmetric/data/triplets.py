@@ -90,8 +90,9 @@ def selected(triplets: Triplets, rows: Shaped[np.ndarray, "m"]) -> Triplets:
 
 
 def _rows(
-    triplets: ArrayLike, X: ArrayLike | None, name: str
+    triplets: ArrayLike, X: ArrayLike | None
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N k"]]:
+    name = "triplets"
     ends = real(triplets, name)
     if X is None:
         if ends.ndim != 3 or ends.shape[1] not in (3, 4) or 0 in ends.shape:
@@ -116,7 +117,7 @@ def _rows(
     return rows, ends.astype(int)
 
 
-def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
+def _check_different(index: Int[np.ndarray, "N k"]) -> None:
     quadruplets = index if index.shape[1] == 4 else index[:, [0, 1, 0, 2]]
     pairs = np.sort(quadruplets.reshape(-1, 2, 2), -1)
     one_point = (pairs[..., 0] == pairs[..., 1]).any(1)
@@ -124,7 +125,7 @@ def _check_different(index: Int[np.ndarray, "N k"], name: str) -> None:
     wrong = np.flatnonzero(one_point | one_pair)
     if len(wrong):
         raise ValueError(
-            f"{name} must compare two different pairs, each of two different points, "
+            "triplets must compare two different pairs, each of two different points, "
             f"got {index[wrong[0]].tolist()} in row {wrong[0]}. Remove this row."
         )
 
@@ -135,7 +136,6 @@ def triplets_from_arrays(
     w: ArrayLike | None = None,
     *,
     X: ArrayLike | None = None,
-    name: str = "triplets",
     odd_one_out: bool = False,
 ) -> Triplets:
     """Convert arrays of triplets to ``Triplets``, or to ``OddOneOut``.
@@ -157,13 +157,13 @@ def triplets_from_arrays(
         y, w, X, kind = triplets.y, triplets.w, np.asarray(triplets.X), type(triplets)
         a, near, far, *other = triplets.ends
         triplets = np.stack([np.asarray(k) for k in (a, near, *other, far)], 1)
-    rows, index = _rows(triplets, X, name)
+    rows, index = _rows(triplets, X)
     if kind is OddOneOut and index.shape[1] != 3:
         raise ValueError(
-            f"{name} must have three objects for odd-one-out responses, got four. Pass "
-            "the odd one last."
+            "triplets must have three objects for odd-one-out responses, got four. "
+            "Pass the odd one last."
         )
-    _check_different(index, name)
+    _check_different(index)
     n = len(index)
     if y is None:
         responses = np.ones(n, int)

@@ -22,17 +22,17 @@ from probmetric.typing import ArrayLike
 
 
 def label_places(
-    labels: ArrayLike, classes: np.ndarray, n: int, name: str = "labels"
+    labels: ArrayLike, classes: np.ndarray, n: int
 ) -> Int[np.ndarray, "N"]:
     """Return the place of each label in the sorted classes, or raise ValueError."""
     values = np.asarray(labels)
     if values.shape != (n,):
-        raise ValueError(f"{name} must have shape ({n},), got {values.shape}")
+        raise ValueError(f"labels must have shape ({n},), got {values.shape}")
     place = {label: k for k, label in enumerate(classes.tolist())}
     unknown = [label for label in values.tolist() if label not in place]
     if unknown:
         raise ValueError(
-            f"{name} must be classes of fit, got {unknown[0]!r}. For new classes use "
+            f"labels must be classes of fit, got {unknown[0]!r}. For new classes use "
             "same_probability(new_classes=True, prior_odds=...) of a learner such as "
             "LCA"
         )

@@ -40,7 +40,6 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from probmetric.arguments import check_within_0_1
-from probmetric.data.hash import canonical_order
 from probmetric.neighbors.strength import deal
 
 QUARTERS = 4
@@ -59,22 +58,16 @@ N_GROUPS = 50
 """Number of groups for more points."""
 
 
-def groups_of(
-    codes: Int[np.ndarray, "n"],
-    seed: int = 0,
-    X: Float[np.ndarray, "n d"] | None = None,
-) -> Int[np.ndarray, "n"]:
+def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
     """Assign each point to one of the jackknife groups 0..g-1.
 
     Up to ``MOST_ALONE`` points, each group has one point. For more points there are
-    ``N_GROUPS`` random groups, stratified by the classes ``codes``. If X is passed, the
-    groups do not depend on the order of the rows.
+    ``N_GROUPS`` random groups, stratified by the classes ``codes``.
     """
     n = len(codes)
     if n <= MOST_ALONE:
         return np.arange(n)
-    rows = np.arange(n) if X is None else canonical_order(X, codes)
-    order = rows[np.lexsort((np.random.default_rng(seed).random(n), codes[rows]))]
+    order = np.lexsort((np.random.default_rng(seed).random(n), codes))
     group = np.empty(n, int)
     group[order] = np.arange(n) % N_GROUPS
     return group

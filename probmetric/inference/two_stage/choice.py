@@ -14,7 +14,7 @@ The paper's "choose the shortest code" differs by at most log(number of models).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -26,10 +26,13 @@ from probmetric.inference.choose import choose
 from probmetric.inference.two_stage.fit import fit
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Score
-from probmetric.models.two_stage import TwoStageParams, TwoStagePrior, to_metric
+from probmetric.models.two_stage import TwoStageParams, to_metric
 from probmetric.neighbors.strength import Fold
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
+
+FLATTENING, SWEEPS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0), 2
+"""Values of s that are tried for each component, and how often all are visited."""
 
 
 @numpy_in_numpy_out
@@ -44,17 +47,13 @@ def flatten(params: TwoStageParams, s: Float[Array, "k"] | float) -> TwoStagePar
 
 
 def choose_flattening(
-    params: TwoStageParams,
-    X: Float[Array, "n d"],
-    *,
-    grid: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0),
-    sweeps: int = 2,
+    params: TwoStageParams, X: Float[Array, "n d"]
 ) -> Float[Array, "k"]:
     """Choose s of each component by held-out likelihood, coordinate by coordinate."""
     s = np.ones(len(params.weights))
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         for k in range(len(s)):
-            trials = [np.where(np.arange(len(s)) == k, t, s) for t in grid]
+            trials = [np.where(np.arange(len(s)) == k, t, s) for t in FLATTENING]
             metrics = [to_metric(flatten(params, t)) for t in trials]
             values = [float(np.mean(m.log_marginal(X))) for m in metrics]
             # A singular covariance gives NaN, which ``first_best`` ignores.
@@ -110,8 +109,6 @@ def choose_components(
     n_folds: int = 5,
     seed: int = 0,
     n_starts: int = 1,
-    prior: TwoStagePrior | Literal["default"] | None = "default",
-    max_steps: int = 1000,
 ) -> Choice:
     """Choose the (first) number of components of highest held-out likelihood."""
     X = np.asarray(X)[canonical_order(X)]
@@ -122,14 +119,8 @@ def choose_components(
 
     def learn(rows: np.ndarray) -> Iterator[TwoStageParams]:
         for k in candidates:
-            yield fit(
-                Points(X[rows]),
-                n_components=k,
-                seed=seed,
-                n_starts=n_starts,
-                prior=prior,
-                max_steps=max_steps,
-            ).params
+            part = Points(X[rows])
+            yield fit(part, n_components=k, seed=seed, n_starts=n_starts).params
 
     def losses(params: TwoStageParams, part: Fold) -> np.ndarray:
         return -np.asarray(to_metric(params).log_marginal(X[part.asked]))
