@@ -226,7 +226,8 @@ def _log_joints(
     size = max(1, delta.size // (d if covariance == "full" else 1))
     together = max(1, TOGETHER // (len(KAPPA) * size))
     unit = prior_of(stats, Strengths(s, 1.0, 1.0), covariance=covariance)
-    forms = FORMS[covariance](np.asarray(unit.Psi), stats, delta, gap, at_kappa)
+    problem = _Problem(np.asarray(unit.Psi), stats, delta, gap, at_kappa)
+    forms = FORMS[covariance](problem)
     for first in range(0, len(EXCESS), together):
         excess = np.array(EXCESS[first : first + together])[:, None, None]
         log_det, squares = forms(excess)
@@ -242,21 +243,24 @@ def _log_joints(
         yield log_weights + np.swapaxes(density, 2, 3)
 
 
-type _AtKappa = tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]
-type _Forms = Callable[
-    [Float[np.ndarray, "e 1 1"]],
-    tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]],
-]
+class _Problem(NamedTuple):
+    """Ψ₀, the classes, queries and class means less centers; t and r of Eq. (2)."""
+
+    Psi: Float[np.ndarray, "d d"]
+    stats: ClassStatistics
+    delta: Float[np.ndarray, "c m d"]
+    gap: Float[np.ndarray, "c d"]
+    at_kappa: tuple[Float[np.ndarray, "k c"], Float[np.ndarray, "k c"]]
+
+
+type _Excess = Float[np.ndarray, "e 1 1"]
+type _Both = tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]]
+type _Forms = Callable[[_Excess], _Both]
 """Computes log|Ψ|, and the squares of each query, for some values of ν₀ - D - 1."""
 
 
-def _full(
-    Psi: Float[np.ndarray, "d d"],
-    stats: ClassStatistics,
-    delta: Float[np.ndarray, "c m d"],
-    gap: Float[np.ndarray, "c d"],
-    at_kappa: _AtKappa,
-) -> _Forms:
+def _full(problem: _Problem) -> _Forms:
+    Psi, stats, delta, gap, at_kappa = problem
     t, r = (v[..., None] for v in at_kappa)
     root = cholesky(Psi, lower=True)
     half = partial(solve_triangular, root, lower=True, check_finite=False)
@@ -270,9 +274,7 @@ def _full(
         whole.append((np.einsum("md,md->m", z, z), z @ row, (row @ row)[None]))
         parts.append((on**2, on * by, (by**2)[None]))
 
-    def forms(
-        excess: Float[np.ndarray, "e 1 1"],
-    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m"]]:
+    def forms(excess: _Excess) -> _Both:
         e = excess[:, 0]
         less = [1 / (e + values) - 1 / e for values, _ in spectra]
         WW, WG, GG = (
@@ -313,21 +315,14 @@ def _spectrum(
     return values, white @ vectors / np.sqrt(values)
 
 
-def _tied(
-    Psi: Float[np.ndarray, "d d"],
-    stats: ClassStatistics,
-    delta: Float[np.ndarray, "c m d"],
-    gap: Float[np.ndarray, "c d"],
-    at_kappa: _AtKappa,
-) -> _Forms:
+def _tied(problem: _Problem) -> _Forms:
+    Psi, stats, delta, gap, at_kappa = problem
     t, r = at_kappa
     scatter = np.sum(stats.scatter, 0) + np.einsum("kc,ci,cj->kij", r, gap, gap)
     u = delta + t[..., None, None] * gap[:, None]
     queries = np.swapaxes(u.reshape(len(t), -1, u.shape[-1]), 1, 2)
 
-    def forms(
-        excess: Float[np.ndarray, "e 1 1"],
-    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m"]]:
+    def forms(excess: _Excess) -> _Both:
         L = np.linalg.cholesky((excess * Psi)[:, None] + scatter)
         white = np.linalg.solve(L, queries)
         log_det = 2 * np.sum(np.log(np.diagonal(L, axis1=2, axis2=3)), 2)
@@ -337,19 +332,12 @@ def _tied(
     return forms
 
 
-def _diagonal(
-    Psi: Float[np.ndarray, "d d"],
-    stats: ClassStatistics,
-    delta: Float[np.ndarray, "c m d"],
-    gap: Float[np.ndarray, "c d"],
-    at_kappa: _AtKappa,
-) -> _Forms:
+def _diagonal(problem: _Problem) -> _Forms:
+    Psi, stats, delta, gap, at_kappa = problem
     t, r = (v[..., None] for v in at_kappa)
     u = delta + (t * gap)[:, :, None]
 
-    def forms(
-        excess: Float[np.ndarray, "e 1 1"],
-    ) -> tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m d"]]:
+    def forms(excess: _Excess) -> _Both:
         scale = (excess * Psi)[:, None] + stats.scatter
         scale = np.diagonal(scale, axis1=2, axis2=3)[:, None] + r * gap**2
         return np.sum(np.log(scale), -1), u**2 / scale[:, :, :, None]

@@ -66,7 +66,7 @@ def test_one_decomposition_gives_the_squares_of_every_prior(d):
     )
     at_kappa = (np.repeat(t, 3, 1), np.repeat(r, 3, 1))
     excess = np.array([1.0, 1e6])
-    forms = choice._full(Psi, stats, delta, gap, at_kappa)
+    forms = choice._full(choice._Problem(Psi, stats, delta, gap, at_kappa))
     log_det, squares = forms(excess[:, None, None])
     for e, k, c in np.ndindex(2, 2, 3):
         A = excess[e] * Psi + stats.scatter[c] + r[k] * np.outer(gap[c], gap[c])
