@@ -303,7 +303,8 @@ STUDIES = {
     "few_prior_mean": few(
         EUCLID
         | {"LCA, identity": votes(of(pm.LCA, prior_mean="identity"))}
-        | {"LCA": votes(of(pm.LCA)), "RCA": votes(of(pm.RCA))},
+        | {"LCA": votes(of(pm.LCA)), "RCA": votes(of(pm.RCA))}
+        | {"NCA (scikit-learn)": votes(nca)},
         sizes=LARGE,
         values=("log_loss", "accuracy"),
         sets=FRESH,

@@ -3,9 +3,14 @@
     python benchmarks/likelihood_ratios.py [--seeds 0 10] [--out FILE.csv]
     python benchmarks/likelihood_ratios.py --table --out FILE.csv
     python benchmarks/likelihood_ratios.py --items [--seeds 0 10]
+    python benchmarks/likelihood_ratios.py --real DIR [--seeds 0 10]
 
 With ``--items`` 40 sources of 4 rows in 4 features are fitted, and 100 new sources have
 a questioned item of some rows and a known item of others. All pairs of both are scored.
+
+With ``--real`` the sources are the classes of sets in DIR (``data.md``), the panes of
+glass in ``docs/glass``, and the recordings of one vowel by one speaker in ``vowel``.
+Half of the sources, of at most six rows each, are fitted; the others are judged.
 
 Each run fits n sources of m rows in d features and computes Cllr and its minimum over
 monotone maps of the scores, on all pairs of 300 rows of 100 new sources. Covariances
@@ -33,6 +38,7 @@ from probmetric.evaluation import verification
 
 POPULATIONS = ("right", "t", "skew", "unequal", "both", "bimodal")
 SIZES = ((4, 10, 3), (4, 20, 3), (4, 40, 3), (4, 100, 3), (10, 40, 4), (3, 200, 2))
+MAX_ROWS = 6
 OUT = Path(__file__).parent / "results" / "likelihood_ratios.csv"
 
 
@@ -56,17 +62,49 @@ def sources(population, W, B, n, m, rng):
     return rows.reshape(-1, len(W)), np.repeat(np.arange(n), m)
 
 
+def real_sources(folder):
+    """Yield the name of a real set, its rows, and the sources of the rows."""
+    glass = pd.read_csv(Path(__file__).parents[1] / "docs" / "glass" / "background.csv")
+    yield "glass", glass.drop(columns="item").to_numpy(), glass["item"].to_numpy()
+    X, y = pm.datasets.load(str(folder / "vowel.npz"))
+    yield "vowel by speaker", X[:, 3:], X[:, 1] * 100 + y
+    yield "speaker", X[:, 3:], X[:, 1]
+    for name in ("letter", "movement_libras", "texture"):
+        yield name, *pm.datasets.load(str(folder / f"{name}.npz"))
+
+
+def run_real(folder, seed):
+    """Yield rows of the CSV file for real sets."""
+    for name, X, group in real_sources(folder):
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(X))
+        count = pd.Series(group[order]).groupby(group[order]).cumcount()
+        X, group = X[order][count < MAX_ROWS], group[order][count < MAX_ROWS]
+        X = X[:, np.ptp(X, axis=0) > 0]
+        names = rng.permutation(np.unique(group))
+        old = np.isin(group, names[: len(names) // 2])
+        size = X.shape[1], len(names) // 2, MAX_ROWS
+        row = dict(zip(("population", "d", "n", "m"), (name, *size), strict=True))
+        yield row | {"seed": seed} | judge(X[old], group[old], X[~old], group[~old])
+
+
 def run(population, d, n, m, seed):
     """Return one row of the CSV file."""
     rng = np.random.default_rng([seed, POPULATIONS.index(population), d, n, m])
     W, B = covariance(d, 1.0, rng), covariance(d, 4.0, rng)
     X, group = sources(population, W, B, n, m, rng)
     new, new_group = sources(population, W, B, 100, 3, rng)
+    row = {"population": population, "d": d, "n": n, "m": m, "seed": seed}
+    return row | judge(X, group, new, new_group)
+
+
+def judge(X, group, new, new_group):
+    """Return Cllr and its minimum on new sources, with and without calibration."""
     i, j = np.triu_indices(len(new), 1)
     same = new_group[i] == new_group[j]
     metric = pm.TwoStageMixture().fit(X, groups=group).get_metric()
     ratio = -metric.pairwise(new, new)[i, j]
-    row = {"population": population, "d": d, "n": n, "m": m, "seed": seed}
+    row = {}
     for name, score in (("model", ratio), ("calibrated", metric.calibrated(ratio))):
         costs = verification(score, same)
         row |= {f"{name}_cllr": costs.cllr, f"{name}_min": costs.cllr_min}
@@ -125,6 +163,7 @@ def main():
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--items", action="store_true")
+    parser.add_argument("--real", type=Path, metavar="DIR")
     options = parser.parse_args()
     if options.items:
         warnings.simplefilter("ignore")
@@ -135,6 +174,11 @@ def main():
         )
         found = found.groupby(["population", "rows"], sort=False)
         print(found.agg(["mean", "max"]).round(3).to_markdown())
+        return
+    if options.real:
+        warnings.simplefilter("ignore")
+        rows = [r for s in range(*options.seeds) for r in run_real(options.real, s)]
+        print(tables(pd.DataFrame(rows)))
         return
     if not options.table:
         warnings.simplefilter("ignore")
