@@ -29,6 +29,8 @@ WORDS = {
     "log_loss": "log loss ↓",
     "brier": "Brier score ↓",
     "ece": "calibration error ↓",
+    "false_alarms": "false alarms",
+    "caught": "unknown found ↑",
     "precision_at_1": "nearest has its class ↑",
     "r_precision": "R-precision ↑",
     "map_at_r": "MAP@R ↑",
@@ -43,6 +45,10 @@ VOTES = (
     "Accuracy, log loss, Brier score and calibration error measure the class "
     "probabilities. The other scores compare each held-out point with the other "
     "held-out points."
+)
+NOVELTY = (
+    " False alarms are points of known classes that are called novel; their nominal "
+    "share is --novelty."
 )
 JUDGMENTS = (
     "Accuracy is the share of judgments predicted correctly. Accuracy, log loss, Brier "
@@ -101,16 +107,26 @@ def evaluate_page(
     else:
         error = f" ± {100 * _error_of_gain(predictions, base, name):.1f}"
         votes = f"± is one standard error over the held-out points. {votes}"
+    # The points were held out only from the votes: a stored metric had them in its fit.
+    seen = any("learned from the same points" in n for n in summary.get("notes", []))
+    where = "points of the metric's own fit" if seen else "held-out points"
+    against = f"{gain:+.1f}{error} points against the Euclidean distance"
+    if error == " ± 0.0":
+        against = "the same predictions as under the Euclidean distance"
     return page(
         summary,
         title=f"{name} evaluated on {source}",
         lead=f"Nearest neighbors among {source}, evaluated on {test}.",
-        headline=f"Accuracy on held-out points {score['accuracy']:.1%}: "
-        f"{gain:+.1f}{error} points against the Euclidean distance",
+        headline=f"Accuracy on {where} {score['accuracy']:.1%}: {against}",
         explanation=f"{votes}. Log loss {score['log_loss']:.3f}, Euclidean "
         f"{baseline['log_loss']:.3f}. {not_checked(summary)}",
         sections=[
-            _table(folder, figures, "neighbors under", VOTES),
+            _table(
+                folder,
+                figures,
+                "neighbors under",
+                VOTES + NOVELTY * ("false_alarms" in score),
+            ),
             _confusion(predictions[predictions["method"] == name], sampled=not error),
             _calibration(predictions),
         ],

@@ -19,6 +19,7 @@ from probmetric.report.page import (
     Table,
     data_again,
     of_objects,
+    of_sources,
     page,
     settings_section,
 )
@@ -69,6 +70,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         sections.append(training_section)
     d = len(about["features"])
     what = f"{d} objects" if of_objects(about) else f"points with {d} features"
+    what = "sites" if "sites" in about else what
     kind = "distance" if metric.is_distance else "dissimilarity"
     return page(
         summary,
@@ -76,7 +78,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         headline=f"A {kind} between {what}, learned in {summary['seconds']:.1f} s",
         explanation=f"{type(metric).__name__}, stored in metric.npz for "
         "“probmetric neighbors” and probmetric.load_metric; smaller is closer. "
-        f"{_not_shown(summary)}",
+        f"{_not_shown(summary)}" + " A class is a source here." * of_sources(about),
         sections=[*sections, settings_section(summary)],
         cards=cards,
     )

@@ -75,9 +75,10 @@ def fit_section(fit: ModelVerdict) -> Section:
     binned = any(part.finding.bins is not None for part in fit.parts)
     return Section(
         "Does the model fit the data?",
-        "Fit and draws use the same model, so they can agree although it is wrong. p "
-        "is adjusted by Holm's method. Adequate: p ≥ 0.02. Conflict: p < 0.01 and a "
-        "relevant difference. Doubtful: otherwise.",
+        "Fit and draws use the same model, so they can agree although it is wrong. The "
+        "verdict of a part depends on p_holm in the table: its p-value, adjusted by "
+        "Holm's method. Adequate: p_holm ≥ 0.02. Conflict: p_holm < 0.01, and the size "
+        "is at least the size that matters. Doubtful: otherwise.",
         Picture(
             model_check(fit),
             "Predictive: labels of the fitted pairs by fitted distance. Calibration: "

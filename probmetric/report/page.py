@@ -30,6 +30,8 @@ from probmetric.registry import MODELS
 TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "missed"}
 TAGS |= {"adequate", "doubtful", "conflict"}
 DPI = 160
+MOST_CLASSES = 100
+"""Number of classes above which only their sizes are counted."""
 MOST_SVG = 1_000_000
 """Bytes of an SVG figure above which PNG is stored instead."""
 
@@ -230,7 +232,7 @@ def page(
     if lead is None:
         spec = MODELS.get(summary["model"])
         lead = str(summary["estimator"]) if spec is None else spec.summary
-    notes = [str(note) for note in summary.get("notes", [])]
+    notes = list(dict.fromkeys(map(str, summary.get("notes", []))))
     data, answers = summary["data"], summary["data"].get("answers")
     provenance = {
         "command": summary.get("asked", f"probmetric {summary['command']}"),
@@ -254,18 +256,23 @@ def page(
 
 
 def _sizes(data: Summary) -> Cards:
-    answers, groups = data.get("answers"), data.get("groups")
+    answers = data.get("answers")
     if (sites := data.get("sites")) is not None:
         size = f"{data['n']:,} × {len(data['features'])}"
-        return [(size, "sites × covariates"), (f"{sites['n_species']:,}", "species")]
+        return [(size, "sites × columns"), (f"{sites['n_species']:,}", "species")]
     if answers is None:
-        by_source = groups is not None and data["label"] in (None, groups)
-        last = str(len(data["classes"])), "sources" if by_source else "classes"
+        last = str(len(data["classes"])), "sources" if of_sources(data) else "classes"
     else:
         last = f"{answers['n']:,}", str(answers["kind"])
     if of_objects(data):
         return [(f"{data['n']:,}", "objects"), last]
     return [(f"{data['n']:,} × {len(data['features'])}", "points × features"), last]
+
+
+def of_sources(data: Summary) -> bool:
+    """Return whether the classes of the data are sources (groups of rows)."""
+    groups = data.get("groups")
+    return groups is not None and data["label"] in (None, groups)
 
 
 def of_objects(data: Summary) -> bool:
@@ -279,13 +286,16 @@ def settings_section(summary: Summary) -> Section:
     arguments = pd.DataFrame(
         summary["arguments"].items(), columns=["argument", "value"]
     )
-    classes = pd.DataFrame(
-        summary["data"]["classes"].items(), columns=["class", "points"]
-    )
+    data = summary["data"]
+    what = "source" if of_sources(data) else "class"
+    classes = pd.DataFrame(data["classes"].items(), columns=[what, "points"])
+    caption = f"Points of each {what}"
+    if len(classes) > MOST_CLASSES:
+        counts = classes["points"].value_counts().sort_index()
+        classes = counts.rename("count").reset_index()
+        caption = f"Count of every {what} size ({len(data['classes']):,} in all)"
     return Section(
         "Data and arguments",
-        Table(classes, "Points of each class", folded=len(classes) > 12)
-        if len(classes)
-        else None,
+        Table(classes, caption, folded=len(classes) > 12) if len(classes) else None,
         Table(arguments, f"Arguments of {summary['estimator']}", folded=True),
     )

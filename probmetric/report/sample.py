@@ -38,7 +38,8 @@ from probmetric.report.sites import (
 from probmetric.storage.draws_file import load_draws, posterior_of
 
 MEANING = {
-    "nuts": "Draws of the model's posterior, exact up to Monte Carlo error.",
+    "nuts": "Draws of the model's posterior. Once the chains have converged, they are "
+    "exact up to Monte Carlo error.",
     "laplace": "Gaussian approximation at the posterior mode, with its k-hat.",
     "exact": "Independent draws of the model's posterior in closed form.",
     "svi": "Variational approximation, with its k-hat.",

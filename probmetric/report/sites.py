@@ -27,7 +27,8 @@ CURVES = (
 )
 JACKKNIFE = (
     "The limits come from refits without each site. They allow for sites that are "
-    "unusual in all of their pairs."
+    "unusual in all of their pairs. Limits 0 to 0 only mean that the height is 0 in "
+    "every refit."
 )
 
 
@@ -72,7 +73,8 @@ def curves_section(summary: Summary, found: Curves) -> Section:
         caption = (
             "Permutation importance: loss of deviance explained if a predictor is "
             f"permuted over sites ({gdm['permutations']} permutations, with refits), "
-            f"{gdm['prob']:.0%} jackknife limits, and permutation P-value"
+            f"{gdm['prob']:.0%} jackknife limits, and permutation "
+            f"P-value (at least 1 / {gdm['permutations'] + 1})"
         )
         parts.append(Table(_rows(gdm["importance"], "predictor"), caption))
     return Section("Curves", *parts)
@@ -115,7 +117,8 @@ def held_out_page(folder: Path, summary: Summary) -> Report:
     folds = f", in {summary['folds'] or 5} folds" * (summary["model"] is not None)
     predictions = read_table(folder, "predictions.csv")
     table = pd.DataFrame(figures).T.rename_axis("dissimilarity from").reset_index()
-    table.columns = ["dissimilarity from", "deviance explained ↑", "RMSE ↓", "error ↓"]
+    words = ["deviance explained ↑", "RMSE ↓", "mean absolute error ↓"]
+    table.columns = ["dissimilarity from", *words]
     return page(
         summary,
         title=f"{name} evaluated on sites",

@@ -162,6 +162,8 @@ def _verdict_words(result: Validation) -> tuple[str, str, str]:
         "short to detect a relevant difference, its verdict is inconclusive, which is "
         "no pass."
     )
+    if result.unreliable:
+        text += " Approximations that are inconclusive only by k-hat are ignored."
     return result.verdict, headline, text
 
 

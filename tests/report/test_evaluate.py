@@ -62,6 +62,22 @@ def test_the_page_of_votes_counted_on_a_test_file(made):
     assert_expected(page, "report/evaluate_count.html")
 
 
+def test_points_that_the_metric_was_learned_from_are_not_called_held_out(made):
+    """Predictions are those of the baseline: a gain of 0.0 ± 0.0 is put in words."""
+    seen = "metric.npz was learned from the same points: its figures are too optimistic"
+    summary, tables = votes(notes=[seen, seen])
+    for scores in summary["figures"].values():
+        scores["false_alarms"] = 0.04321
+    both = tables["predictions"].set_index("method")
+    both.loc["lca", "predicted"] = both.loc["Euclid", "predicted"].to_numpy()
+    page = made("evaluate", summary, **tables | {"predictions": both.reset_index()})
+    assert "held-out points 75" not in page
+    assert "points of the metric&#39;s own fit 75.0%: the same predictions as" in page
+    assert page.count(seen) == 1
+    assert "false alarms</th>" in page
+    assert "<td>0.0432</td>" in page
+
+
 def judgments(kind, base, scores, **more):
     answers = {"source": "/data/judged.csv", "kind": kind, "n": 1470}
     data = DATA | {"label": None, "classes": {}, "answers": answers}

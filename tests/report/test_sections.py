@@ -10,6 +10,7 @@ from probmetric.cli.sites import curve_table
 from probmetric.metric import Mahalanobis
 from probmetric.posterior.curves import Curves
 from probmetric.posterior.metric import PosteriorMetric
+from probmetric.report.page import settings_section
 from probmetric.report.sample import _least_certain
 from probmetric.report.sites import curves_section, stored_curves
 from probmetric.report.validate import _entries
@@ -65,3 +66,12 @@ def test_of_many_entries_the_worst_are_shown():
         judgement.table["error"][:] = [0.2, -0.9, 0.5][number]
     shown = _entries(found, limit=2)
     assert shown["error"].tolist() == [-0.9, 0.5]
+
+
+def test_of_many_classes_the_sizes_are_counted():
+    data = {"groups": "item", "label": None}
+    data["classes"] = {f"item {k}": 2 + (k == 0) for k in range(101)}
+    shown = {"data": data, "arguments": {}, "estimator": "TwoStageMixture"}
+    sizes = settings_section(shown).tables[0]
+    assert sizes.frame.to_dict("list") == {"points": [2, 3], "count": [100, 1]}
+    assert sizes.caption == "Count of every source size (101 in all)"

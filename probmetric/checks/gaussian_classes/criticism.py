@@ -80,7 +80,8 @@ PARTS = {
     "covariances": (
         0.2,
         "covariances of classes differ by {gap:.2f} from their mean",
-        "Classes differ in their covariance: use covariance='full'.",
+        "Classes differ in their covariance: use GaussianClasses or GLML with "
+        "covariance='full'.",
     ),
     "correlations": (
         0.1,

@@ -384,18 +384,19 @@ def _finding(
     n = table.pop("weight").to_numpy()
     low, high = (limit[: len(n)] / n for limit in band(drawn, PROB))
     expected, gap = table["expected"].to_numpy(), observed[: len(n)] / n
-    outside = int(np.sum((gap < low) | (gap > high)))
-    gap = np.abs(gap)
+    beyond = (gap < low) | (gap > high)
+    outside, gap = int(beyond.sum()), np.abs(gap)
     table = table.assign(
         low=np.clip(expected + low, 0, 1), high=np.clip(expected + high, 0, 1)
     )
-    worst = table.iloc[int(np.argmax(gap))]
+    k = int(np.argmax(gap))
+    worst, where = table.iloc[k], " (inside the band)" * (outside > 0 and not beyond[k])
     shape = np.argmax(np.abs(observed) / sd) >= len(n)
     by = "; the link's shape deviates most (lapses, or another power)" if shape else ""
     summary = (
         f"{summary}: {outside} of {len(table)} bins outside the simultaneous "
-        f"{PROB:.0%} band (p = {p:.2g}); largest gap: {worst['expected']:.2f} stated, "
-        f"{worst['observed']:.2f} observed{by}"
+        f"{PROB:.0%} band (p = {p:.2g}); largest gap{where}: {worst['expected']:.2f} "
+        f"stated, {worst['observed']:.2f} observed{by}"
     )
     return Finding(part, largest, p, float(gap.max()), GAP, summary, remedy, table)
 
