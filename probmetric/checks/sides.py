@@ -38,7 +38,7 @@ def density_of(
 @jax.jit
 def _value_and_gradient(sites: Arrays, call: Call) -> tuple[Array, Arrays]:
     def density(sites: Arrays) -> Scalar:
-        return log_density(call.model, call.args, call.kwargs, sites)[0]
+        return log_density(call.model, call.args, dict(call.kwargs), sites)[0]
 
     return jax.value_and_grad(density)(sites)
 

@@ -234,10 +234,11 @@ def sample(
     likelihood, groups = None, {}
     with jax.enable_x64(is_double(dtype)):
         called, full = cast(arguments, dtype), cast(full, dtype)
-        call = None if isinstance(model, Target) else Call(model, called, full)
-        target, arrays, shapes = model, called[0], ()
-        if call is not None:
-            target, arrays, shapes = MODEL, call, shapes_of(call)
+        if isinstance(model, Target):
+            call, target, arrays, shapes = None, model, called[0], ()
+        else:
+            call = arrays = Call(model, called, full)
+            target, shapes = MODEL, shapes_of(call)
             observed = jax.device_get(_observed(call))
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
         closed = None
