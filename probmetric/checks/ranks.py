@@ -35,6 +35,7 @@ for Bayesian computation: the choice of test quantities", Bayesian Analysis 2023
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -46,7 +47,6 @@ from jaxtyping import Bool, Int, PyTree
 from numpyro import distributions as dist
 from numpyro import handlers
 from numpyro.infer.hmc import HMCState
-from numpyro.infer.util import constrain_fn, potential_energy
 from numpyro.primitives import Messenger
 
 from probmetric.arguments import check_counts
@@ -55,20 +55,17 @@ from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.kernel import Settings, kernel
 from probmetric.inference.sampling.predictive import Free
 from probmetric.inference.sampling.target import (
+    MODEL,
     Args,
     Arrays,
+    Call,
     Kwargs,
     Model,
-    Static,
     Target,
-    Tree,
     call_of,
     cast,
-    fill_arguments,
     is_double,
-    model_target,
-    site_densities,
-    split_arguments,
+    shapes_of,
 )
 from probmetric.progress import progress_bar
 from probmetric.typing import Array, Scalar
@@ -246,7 +243,7 @@ CONTROLS: Mapping[str, tuple[float, bool]] = {
 class World(NamedTuple):
     """Simulated data and settings of the posterior under test (Eq. 1)."""
 
-    arrays: list[Array]
+    call: Call
     observed: Arrays
     power: Scalar
     shuffled: Array
@@ -302,19 +299,17 @@ def simulation(
     """
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
-        called, named = cast(arguments, dtype), cast(dict(kwargs), dtype)
-        tree, static, arrays = split_arguments(called, named)
-        key = jax.random.key(0)
-        shapes = model_target(model, called, named)[2]
+        call, key = cast(Call(model, arguments, kwargs), dtype), jax.random.key(0)
+        shapes = shapes_of(call)
         kinds: dict[str, type] = {}
 
-        def drawn(key: jax.Array, arrays: list[Array]) -> Arrays:
-            sites = traced(Free(model), key, *fill_arguments(tree, static, arrays))
+        def drawn(key: jax.Array, call: Call) -> Arrays:
+            sites = traced(Free(call.model), key, call.args, call.kwargs)
             kinds.update({name: type(site["fn"]) for name, site in sites.items()})
             return {name: site["value"] for name, site in sites.items()}
 
         # Shapes are enough, and compile nothing.
-        sites = jax.eval_shape(drawn, key, arrays)
+        sites = jax.eval_shape(drawn, key, call)
         for name, kind in kinds.items():
             if issubclass(kind, dist.Unit):
                 raise ValueError(
@@ -329,8 +324,8 @@ def simulation(
             if name not in shapes
         }
         one = np.asarray(1.0)
-        world = cast(World(arrays, observed, one, np.asarray(False)), dtype)
-        every, story = _cached(model, tree, static, latent, None)
+        world = cast(World(call, observed, one, np.asarray(False)), dtype)
+        every, story = _cached(latent, None)
         values = jax.eval_shape(
             lambda key, world: every.functionals(story.simulate(key, world)[0], world),
             key,
@@ -342,7 +337,7 @@ def simulation(
                 f"identified must only contain names of {sorted(values)}, got {unknown}"
             )
         keep = None if identified is None else tuple(identified)
-        target = _cached(model, tree, static, latent, keep)[0]
+        target = _cached(latent, keep)[0]
         return Simulation(target, story, world, dtype)
 
 
@@ -365,33 +360,28 @@ def _permuted(key: jax.Array, shuffled: Array, value: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def _cached(
-    model: Model,
-    tree: Tree,
-    static: Static,
-    latent: tuple[str, ...],
-    keep: tuple[str, ...] | None,
+    latent: tuple[str, ...], keep: tuple[str, ...] | None
 ) -> tuple[Target, Story]:
     """Return the density of Eq. (1) and its simulator, cached per compiled program."""
 
-    def called(world: World) -> tuple[Any, Any, dict[str, Any]]:
-        args, kwargs = fill_arguments(tree, static, world.arrays)
+    def conditioned(world: World) -> Call:
         observed: Any = dict(world.observed)
-        return handlers.condition(model, data=observed), args, kwargs
+        model: Any = handlers.condition(world.call.model, data=observed)
+        return replace(world.call, model=model)
 
     def log_density(position: Arrays, world: World) -> Scalar:
-        model, args, kwargs = called(world)
-        powered: Any = _Powered(model, world.power)
-        return -potential_energy(powered, args, kwargs, position)
+        call = conditioned(world)
+        powered: Any = _Powered(call.model, world.power)
+        return MODEL.log_density(position, replace(call, model=powered))
 
     def functionals(position: Arrays, world: World) -> Arrays:
-        model, args, kwargs = called(world)
-        sites = constrain_fn(model, args, kwargs, position, return_deterministic=True)
+        sites = MODEL.functionals(position, conditioned(world))
         return {k: v for k, v in sites.items() if keep is None or k in keep}
 
     def simulate(key: jax.Array, world: World) -> tuple[Arrays, World]:
-        _, args, kwargs = called(world)
         draw, permute = jax.random.split(key)
-        sites = traced(Free(model), draw, args, kwargs)
+        call = world.call
+        sites = traced(Free(call.model), draw, call.args, call.kwargs)
         position = {
             name: dist.biject_to(sites[name]["fn"].support).inv(sites[name]["value"])
             for name in latent
@@ -405,8 +395,7 @@ def _cached(
         return position, world._replace(observed=observed)
 
     def log_likelihood(position: Arrays, world: World) -> Scalar:
-        model, args, kwargs = called(world)
-        sites = constrain_fn(model, args, kwargs, position)
-        return jnp.asarray(site_densities(model, args, kwargs, sites)[1])
+        assert MODEL.parts is not None
+        return jnp.asarray(MODEL.parts(position, conditioned(world))[1])
 
     return Target(log_density, functionals), Story(simulate, log_likelihood)

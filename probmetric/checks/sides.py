@@ -1,7 +1,7 @@
 """Sides that many checks share: NumPyro's density and draws."""
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 
 import jax
 import numpy as np
@@ -13,18 +13,16 @@ from numpyro.infer.util import log_density
 from probmetric.checks.check import Problem
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import (
+    MODEL,
     Args,
     Arrays,
     Attribute,
+    Call,
     Draws,
     Kwargs,
     Model,
     Posterior,
-    Static,
-    Tree,
-    fill_arguments,
-    model_target,
-    split_arguments,
+    shapes_of,
 )
 from probmetric.typing import Array, Scalar
 
@@ -33,21 +31,14 @@ def density_of(
     model: Model, args: Args, options: Kwargs
 ) -> Callable[[Mapping[str, Array]], tuple[Array, Arrays]]:
     """Return NumPyro's log density and gradient (one program for all claims)."""
-    tree, static, arrays = split_arguments(args, dict(options))
-
-    def density(sites: Mapping[str, Array]) -> tuple[Array, Arrays]:
-        return _value_and_gradient(dict(sites), arrays, model, tree, static)
-
-    return density
+    call = Call(model, args, options)
+    return lambda sites: _value_and_gradient(dict(sites), call)
 
 
-@partial(jax.jit, static_argnames=("model", "tree", "static"))
-def _value_and_gradient(
-    sites: Arrays, arrays: list[Array], model: Model, tree: Tree, static: Static
-) -> tuple[Array, Arrays]:
+@jax.jit
+def _value_and_gradient(sites: Arrays, call: Call) -> tuple[Array, Arrays]:
     def density(sites: Arrays) -> Scalar:
-        args, kwargs = fill_arguments(tree, static, arrays)
-        return log_density(model, args, kwargs, sites)[0]
+        return log_density(call.model, call.args, dict(call.kwargs), sites)[0]
 
     return jax.value_and_grad(density)(sites)
 
@@ -63,9 +54,9 @@ def sampled(
 ) -> Draws:
     """Sample with NUTS from the default initialization (no warm start)."""
     with jax.enable_x64(True):
-        target, data, shapes = model_target(model, args, dict(options or {}))
-        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
-        posterior = Posterior(target, data, origin)
+        call = Call(model, args, options or {})
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes_of(call))
+        posterior = Posterior(MODEL, call, origin)
         return sampler.draw(posterior, seed=seed, n_draws=n_draws, progress=False)
 
 

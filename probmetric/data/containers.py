@@ -46,6 +46,16 @@ class Labeled(NamedTuple):
     groups: Int[Array, "n"] | None = None
 
 
+def arrays_of(
+    data: Labeled,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return points, class codes, weights and groups as NumPy arrays."""
+    X, y, w, groups = (v if v is None else np.asarray(v) for v in data)
+    assert X is not None
+    assert y is not None
+    return X, y, w, groups
+
+
 class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
 

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from probmetric.data.containers import Labeled
+from probmetric.data.containers import Labeled, arrays_of
 from probmetric.data.factors import Factors
 from probmetric.data.hash import canonical_order
 from probmetric.estimators._labeled import pair_ends
@@ -180,7 +180,7 @@ def link_of_new_classes(estimator: Any, data: Labeled) -> LogLogisticLink:
             "new_classes must be False for learners without a distance of pairs, got "
             f"True for {type(estimator).__name__}"
         )
-    X, codes, w, groups = (v if v is None else np.asarray(v) for v in data)
+    X, codes, w, groups = arrays_of(data)
     sizes = np.bincount(codes)
     large = np.flatnonzero(sizes > 1)
     if len(large) < FEWEST:

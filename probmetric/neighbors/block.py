@@ -29,6 +29,7 @@ from probmetric.linalg import blas_threads, one_blas_thread
 from probmetric.metric import Mahalanobis
 from probmetric.neighbors.linear import (
     centered_images,
+    k_best,
     nearest_linear,
     rounding,
     squared,
@@ -80,9 +81,7 @@ class Candidates:
         k = self.near.shape[1]
         values = np.concatenate([self.near[queries], near], 1)
         columns = np.concatenate([self.index[queries], index], 1)
-        order = np.lexsort((columns, values))[:, :k]  # NaN comes last.
-        self.near[queries] = np.take_along_axis(values, order, 1)
-        self.index[queries] = np.take_along_axis(columns, order, 1)
+        self.near[queries], self.index[queries] = k_best(k, values, columns)
 
     def hold(self, X: Float[np.ndarray, "b d"], first: int) -> None:
         """Store the rows of a block that are among the best."""
@@ -132,9 +131,7 @@ class Candidates:
 def merge(results: Sequence[Sequence[np.ndarray]], k: int) -> tuple[np.ndarray, ...]:
     """Merge the k best of several sets of points by (value, row)."""
     joined = [np.concatenate(arrays, 1) for arrays in zip(*results, strict=True)]
-    order = np.lexsort((joined[1], joined[0]))[:, :k]
-    rows = np.arange(len(order))[:, None]
-    return tuple(array[rows, order] for array in joined)
+    return k_best(k, *joined)
 
 
 class Block:

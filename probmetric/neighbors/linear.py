@@ -40,6 +40,15 @@ type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 """Dissimilarities in ascending order, and row numbers of the points."""
 
 
+def k_best(
+    k: int, near: np.ndarray, index: np.ndarray, *others: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Return the k best entries of each row by (value, index); NaN comes last."""
+    order = np.lexsort((index, near))[:, :k]
+    rows = np.arange(len(order))[:, None]
+    return tuple(array[rows, order] for array in (near, index, *others))
+
+
 def squared(
     L: Float[np.ndarray, "p d"], delta: Float[np.ndarray, "*n d"]
 ) -> Float[np.ndarray, "*n"]:
@@ -112,9 +121,7 @@ def nearest_linear(
         exact = squared(L, Q[rows, None, :] - P[near])
         if excluded is not None:
             exact[near == excluded[rows, None]] = np.inf
-        order = np.lexsort((near, exact))[:, :k]
-        D[rows] = np.take_along_axis(exact, order, 1)
-        neighbors[rows] = np.take_along_axis(near, order, 1)
+        D[rows], neighbors[rows] = k_best(k, exact, near)
         if wanted == len(P):
             continue
         unsettled = np.flatnonzero(D[rows, -1] >= far[:, -1] ** 2 - slack)  # Eq. (1)

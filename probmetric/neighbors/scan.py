@@ -46,7 +46,7 @@ from probmetric.data.padding import pad_rows
 from probmetric.linalg import one_blas_thread
 from probmetric.metric import Dissimilarity, LocalMahalanobis, Mahalanobis
 from probmetric.metric.protocol import Prepared
-from probmetric.neighbors.linear import Nearest, nearest_linear
+from probmetric.neighbors.linear import Nearest, k_best, nearest_linear
 from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
@@ -250,9 +250,7 @@ def nearest_shortlisted(
         rows = slice(start, start + step)
         exact = np.asarray(metric.refine(Q[rows], P, candidates[rows]))
         refuse_nan(np.isnan(exact).any(), Q, P)
-        order = np.lexsort((candidates[rows], exact))[:, :k]
-        D[rows] = np.take_along_axis(exact, order, 1)
-        index[rows] = np.take_along_axis(candidates[rows], order, 1)
+        D[rows], index[rows] = k_best(k, exact, candidates[rows])
     return D, index
 
 
@@ -276,15 +274,12 @@ def settle(
     """
     exact = _refined(metric, Q, P, place, shared)
     refuse_nan(np.isnan(exact).any(), Q, P)
-    order = np.lexsort((index, exact))
     off = np.zeros_like(exact)  # Equal infinities do not differ.
     np.subtract(exact, near, out=off, where=exact != near)
     discrepancy = np.abs(off).max(1)
-    last = near[:, -1]
-    near, index, place = (
-        np.take_along_axis(a, order, 1)[:, :k] for a in (exact, index, place)
-    )
-    return near, index, place, bool((near[:, -1] < last - 8 * discrepancy).all())
+    best, index, place = k_best(k, exact, index, place)
+    certain = best[:, -1] < near[:, -1] - 8 * discrepancy
+    return best, index, place, bool(certain.all())
 
 
 def _refined(

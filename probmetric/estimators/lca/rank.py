@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probmetric.data.containers import Labeled
+from probmetric.data.containers import Labeled, arrays_of
 from probmetric.estimators.lca.settings import refuse_rank
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.choose import choose_strength
@@ -62,7 +62,7 @@ def choose_rank(
         return recipe, []
     if data.w is not None:
         refuse_rank(estimator, "sample_weight")
-    X, codes = data[:2]
+    X, codes = arrays_of(data)[:2]
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())
     if smallest < SMALLEST:

@@ -27,7 +27,7 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.containers import Labeled, Pairs, arrays_of
 from probmetric.data.hash import canonical_order
 from probmetric.data.padding import pad_pairs
 from probmetric.data.pairs import smallest
@@ -154,7 +154,7 @@ def choose_by_folds(
     data: Labeled, recipe: Recipe, random_state: int | np.random.RandomState | None = 0
 ) -> list[Choice]:
     """Score every setting on held-out folds; return them best first."""
-    X, codes, _, groups = data
+    X, codes, _, groups = arrays_of(data)
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())  # A single row is never held out.
     if smallest < N_FOLDS:
@@ -190,10 +190,12 @@ def rows_of(data: Labeled, rows: np.ndarray) -> Labeled:
 def _score_fold(
     train: Labeled, test: Labeled, recipe: Recipe, tried: Tried
 ) -> dict[Setting, np.ndarray]:
-    data = rows_of(train, canonical_order(*train[:2]))  # Breaks ties of neighbors.
+    order = canonical_order(*arrays_of(train)[:2])  # Breaks ties of neighbors.
+    data = rows_of(train, order)
+    (X, codes, *_), (X_test, y_test, *_) = arrays_of(data), arrays_of(test)
 
     def score(W: Array) -> np.ndarray:
-        return accuracies(data.X @ W.T, data.y, test.X @ W.T, test.y)
+        return accuracies(X @ W.T, codes, X_test @ W.T, y_test)
 
     pairs = build(data, recipe)
     rate = rate_for(pairs, recipe, data)
@@ -264,7 +266,7 @@ def choose_by_evidence(
 
 def unlearned(data: Labeled, recipe: Recipe) -> Fitted:
     """Return W = W₀ with a fitted b. P(same) requires b."""
-    pairs = build(data, recipe)
+    groups, pairs = arrays_of(data)[3], build(data, recipe)
     prior = prior_for(pairs, recipe, np.inf, data)
     rate = rate_for(pairs, recipe, data)
     with jax.enable_x64(True):
@@ -283,4 +285,4 @@ def unlearned(data: Labeled, recipe: Recipe) -> Fitted:
     steps, top = np.asarray(int(best.nfev)), np.asarray(-best.fun)
     fit = Fit(params, top, np.asarray(int(code)), steps, steps, np.array([top]))
     mean = mean_of(recipe, pairs.X.shape[1])
-    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean, data.groups)
+    return Fitted(fit, pairs, prior, rate, 0, int(best.nfev), mean, groups)

@@ -40,7 +40,7 @@ from probmetric.inference.dca_gm.likelihood import (
 )
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.predictive import prior_draws
-from probmetric.inference.sampling.target import Target
+from probmetric.inference.sampling.target import Call, Target
 from probmetric.metric import Mahalanobis
 from probmetric.metric.fisher import mean_fisher
 from probmetric.models.dca_gm import (
@@ -160,7 +160,7 @@ def draws_of_prior(data: Asked, n: int, *, seed: int) -> dict[str, np.ndarray]:
     with jax.enable_x64(True):
         args = conditioned.data, conditioned.prior
         options = {"covariance": covariance}
-        drawn = prior_draws(dca_gm, args, options, n, seed=seed)
+        drawn = prior_draws(Call(dca_gm, args, options), n, seed=seed)
         sites = {name: v[0] for name, v in drawn.items() if name in DCAGMSites._fields}
         reported = _reported(sites, data)
     return {name: np.asarray(value)[None] for name, value in reported.items()}

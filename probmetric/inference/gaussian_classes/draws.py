@@ -31,15 +31,12 @@ from probmetric.inference.sampling.sample import like
 from probmetric.inference.sampling.target import (
     Arrays,
     Attribute,
+    Call,
     Draws,
     Kwargs,
     Run,
-    Static,
-    Tree,
     counts,
-    fill_arguments,
     site_densities,
-    split_arguments,
 )
 from probmetric.metric import LocalMahalanobis
 from probmetric.models.gaussian_classes import (
@@ -50,7 +47,7 @@ from probmetric.models.gaussian_classes import (
     to_densities,
 )
 from probmetric.precision import to_numpy
-from probmetric.typing import Array, Names, Scalar
+from probmetric.typing import Names, Scalar
 
 if TYPE_CHECKING:
     Exact = Literal["exact"]
@@ -149,24 +146,24 @@ class _Model:
     ) -> None:
         self.shown, self.scaler = data, scaler
         Z = (np.asarray(data.X) - scaler.mean) / scaler.scale
-        self.args = data._replace(X=Z), jax.tree.map(np.asarray, prior)
-        self.options: dict[str, Any] = {
+        args = data._replace(X=Z), jax.tree.map(np.asarray, prior)
+        options: dict[str, Any] = {
             "n_classes": int(np.asarray(data.y).max()) + 1,
             "covariance": covariance,
             "missing": bool(np.isnan(Z).any()),
         }
+        self.call = Call(gaussian_classes, args, options)
 
     def densities(
         self, params: GaussianClassesParams
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Compute log prior densities by site, and the log likelihood, of all draws."""
         sites = {"weights": params.weights, "mean": params.mean, "chol": params.chol}
-        if self.options["covariance"] == "diagonal":
+        if self.call.kwargs["covariance"] == "diagonal":
             variance = np.diagonal(sites.pop("chol"), axis1=-2, axis2=-1) ** 2
             sites["variance"] = variance
         with jax.enable_x64(True):
-            tree, static, arrays = split_arguments(self.args, self.options)
-            prior, total = to_numpy(_densities(tree, static, arrays, sites))
+            prior, total = to_numpy(_densities(self.call, sites))
         log_scale = ~np.isnan(np.asarray(self.shown.X)) @ np.log(self.scaler.scale)
         w = np.ones(len(log_scale)) if self.shown.w is None else self.shown.w
         return {k: v[None] for k, v in prior.items()}, total[None] - w @ log_scale
@@ -189,9 +186,7 @@ class _Model:
 
     def prior_draws(self, n: int, seed: int) -> dict[str, Any]:
         with jax.enable_x64(True):
-            drawn = prior_draws_of(
-                gaussian_classes, self.args, self.options, n, seed=seed
-            )
+            drawn = prior_draws_of(self.call, n, seed=seed)
         params = GaussianClassesParams(
             *(drawn[k][0] for k in ("weights", "mean", "chol"))
         )
@@ -201,16 +196,9 @@ class _Model:
         }
 
 
-@partial(jax.jit, static_argnames=("tree", "static"))
-def _densities(
-    tree: Tree, static: Static, arrays: list[Array], sites: Arrays
-) -> tuple[Arrays, Scalar]:
-    args, kwargs = fill_arguments(tree, static, arrays)
-    return jax.lax.map(
-        lambda at: site_densities(gaussian_classes, args, kwargs, at),
-        sites,
-        batch_size=100,
-    )
+@jax.jit
+def _densities(call: Call, sites: Arrays) -> tuple[Arrays, Scalar]:
+    return jax.lax.map(partial(site_densities, call), sites, batch_size=100)
 
 
 def metrics(draws: xr.DataTree) -> list[LocalMahalanobis] | None:

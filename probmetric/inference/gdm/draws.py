@@ -85,12 +85,13 @@ def draw(
     >>> drawn.values["theta"].shape, drawn.attributes["method"]
     ((1, 5, 1, 3), 'bootstrap')
     """
+    run.setdefault("seed", 0)
     if isinstance(method, str) and method == "bootstrap":
         drawn = _bootstrap(params, pairs, prior, learning_rate, run)
     else:
         sampler = careful(method)
         target = posterior(params, pairs, prior, learning_rate=learning_rate)
-        drawn = sampler.draw(target, **{"seed": 0, **run})
+        drawn = sampler.draw(target, **run)
         warn_of_trouble(drawn)
     attributes = {"knots": json.dumps(np.asarray(params.knots, float).tolist())}
     if params.coordinates is not None:

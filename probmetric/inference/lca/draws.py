@@ -26,7 +26,7 @@ from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import SAMPLERS, Method, sampler_of
 from probmetric.inference.sampling.svi import SVI
-from probmetric.inference.sampling.target import Draws, Posterior, Run
+from probmetric.inference.sampling.target import Call, Draws, Posterior, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import Mahalanobis
 from probmetric.models.lca import lca, observation
@@ -129,7 +129,7 @@ def draws_of_prior(
     """Return n prior draws (1, n, ...) of M, b and log σ², and labels y given them."""
     prior = jax.tree.map(np.asarray, fitted.prior)
     with jax.enable_x64(True):
-        draws = prior_draws(lca, (fitted.pairs, prior), {}, n, seed=seed)
+        draws = prior_draws(Call(lca, (fitted.pairs, prior)), n, seed=seed)
     M = draws["M"] / np.outer(scale, scale)
     log_sigma2 = np.log(draws["sigma2"])
     return {"M": M, "b": draws["b"], "log_sigma2": log_sigma2, "y": draws["y"]}

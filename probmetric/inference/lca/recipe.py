@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.containers import Labeled, Pairs, arrays_of
 from probmetric.data.padding import host_weights, pad_pairs
 from probmetric.data.pairs import all_pairs, from_rows, impostor_pairs, nearest_pairs
 from probmetric.inference.choose import choose_strength
@@ -108,7 +108,7 @@ def build(data: Labeled, recipe: Recipe, factor: Array | None = None) -> Pairs:
 
 
 def _unweighted(data: Labeled, recipe: Recipe, factor: Array | None) -> Pairs:
-    X, codes, _, groups = data
+    X, codes, _, groups = arrays_of(data)
     sizes = _sizes(data)
     if recipe.pairs == "all":
         made = all_pairs(X, codes)
@@ -144,14 +144,15 @@ def anchor_share(recipe: Recipe, n: int) -> float:
 
 def _sizes(data: Labeled) -> Int[np.ndarray, "c"]:
     """Return the number of points, or of groups, of each class."""
-    if data.groups is None:
-        return np.bincount(data.y)
-    return np.bincount(np.unique(np.stack([data.y, data.groups]), axis=1)[0])
+    _, codes, _, groups = arrays_of(data)
+    if groups is not None:
+        codes = np.unique(np.stack([codes, groups]), axis=1)[0]
+    return np.bincount(codes)
 
 
 def within_reach(recipe: Recipe, data: Labeled) -> Recipe:
     """Return a recipe with the numbers of neighbors limited to the available points."""
-    sizes = _sizes(data)[np.unique(data.y)]
+    sizes = _sizes(data)[np.unique(np.asarray(data.y))]
     most = {"n_targets": sizes.max() - 1, "n_impostors": sizes.sum() - sizes.min()}
     fewer = {
         name: min(number, int(limit))
@@ -187,7 +188,7 @@ def choose_power(data: Labeled) -> float:
     requires no fit. The rule is Eq. (1) of ``neighbors.strength``: the smallest g
     within half a standard error of the best. The points of a group are in one fold.
     """
-    X, codes, _, groups = data
+    X, codes, _, groups = arrays_of(data)
     n = len(X) if groups is None else len(np.unique(groups))
     powers = POWERS if n >= FEW else POWERS[:2]
 
@@ -237,7 +238,8 @@ def prior_for(
                 f"(their points have no classes), got {mean!r}."
             )
         power = WITHIN[mean] if isinstance(mean, str) else float(mean)
-        W0, c = scaled_within(pairs, data.y, power, p, data.groups)
+        _, codes, _, groups = arrays_of(data)
+        W0, c = scaled_within(pairs, codes, power, p, groups)
     elif mean == "identity":
         W0, c = scaled_identity(pairs, p)
     else:
@@ -323,8 +325,9 @@ def fit_labeled(data: Labeled, recipe: Recipe, lam: float) -> Fitted:
     for pairs="all" a refresh has no effect, and for impostors it makes the metric
     worse. The weight of a pair is the product of the weights w of both points.
     """
-    pairs, (n, d) = build(data, recipe), data.X.shape
-    prior = prior_for(pairs, recipe, lam * anchor_share(recipe, n), data)
+    X, _, _, groups = arrays_of(data)
+    pairs = build(data, recipe)
+    prior = prior_for(pairs, recipe, lam * anchor_share(recipe, len(X)), data)
     rate = rate_for(pairs, recipe, data)
     fit = solve(pairs, prior, recipe, rate)
     steps = int(fit.n_steps)
@@ -333,9 +336,9 @@ def fit_labeled(data: Labeled, recipe: Recipe, lam: float) -> Fitted:
         pairs = build(data, recipe, fit.params.W)
         fit = solve(pairs, prior, recipe, rate, fit.params)
         steps += int(fit.n_steps)
-    mean = mean_of(recipe, d)
+    mean = mean_of(recipe, X.shape[1])
     steps = max(1, steps)
-    return Fitted(fit, pairs, prior, rate, n_refresh, steps, mean, data.groups)
+    return Fitted(fit, pairs, prior, rate, n_refresh, steps, mean, groups)
 
 
 def as_fitted(recipe: Recipe, fitted: Fitted) -> Recipe:

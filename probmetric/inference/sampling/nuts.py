@@ -19,6 +19,7 @@ from probmetric.inference.sampling.checkpoint import (
 from probmetric.inference.sampling.kernel import Settings, block, init
 from probmetric.inference.sampling.target import (
     Arrays,
+    Call,
     Draws,
     Gaussian,
     Posterior,
@@ -138,6 +139,7 @@ class NUTS:
         with jax.enable_x64(is_double(dtype)):
             data, start = cast(data, dtype), cast(start, dtype)
             name = getattr(target.log_density, "__qualname__", "?")
+            name = data.name if isinstance(data, Call) else name
             inputs = {"data": data, "start": start}
             if gaussian:
                 target, data = whitened(target), (start, data)

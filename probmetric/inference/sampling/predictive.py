@@ -14,15 +14,9 @@ from numpyro import handlers, infer
 
 from probmetric.compilation import COMPILED_SOONEST
 from probmetric.inference.sampling.target import (
-    Args,
     Arrays,
-    Kwargs,
-    Model,
+    Call,
     Seed,
-    Static,
-    Tree,
-    fill_arguments,
-    split_arguments,
 )
 from probmetric.typing import Array
 
@@ -30,48 +24,37 @@ BATCH = 100
 """Draws per batch; larger batches take more memory and the same time."""
 
 
-def plain(args: Args, kwargs: Kwargs) -> tuple[Args, dict[str, Any]]:
-    """Return a model's arguments with learning rate and data weights (``w``) 1."""
-    data = args[0]
+def plain(call: Call) -> Call:
+    """Return a model with learning rate and data weights (``w``) 1."""
+    data, kwargs = call.args[0], call.kwargs
     if getattr(data, "w", None) is not None and hasattr(data, "_replace"):
         data = data._replace(w=jax.tree.map(np.ones_like, data.w))
     rate = {k: v for k, v in kwargs.items() if k == "learning_rate"}
     ones = jax.tree.map(lambda v: 1.0 if np.ndim(v) == 0 else np.ones_like(v), rate)
-    return (data, *args[1:]), {**kwargs, **ones}
+    return Call(call.model, (data, *call.args[1:]), {**kwargs, **ones})
 
 
-def prior_draws(
-    model: Model, args: Args, kwargs: Kwargs, n: int, *, seed: int
-) -> dict[str, np.ndarray]:
+def prior_draws(call: Call, n: int, *, seed: int) -> dict[str, np.ndarray]:
     """Return n prior draws (1, n, ...) of every NumPyro site, also the observed."""
-    tree, static, data = split_arguments(args, kwargs)
-    draws = _prior(model, tree, static, n, np.int64(seed), data)
+    draws = _prior(call, n, np.int64(seed))
     return {name: np.asarray(value)[None] for name, value in draws.items()}
 
 
 def predictions(
-    model: Model,
-    args: Args,
-    kwargs: Kwargs,
-    sites: Mapping[str, np.ndarray],
-    names: Sequence[str],
-    *,
-    seed: int,
+    call: Call, sites: Mapping[str, np.ndarray], names: Sequence[str], *, seed: int
 ) -> dict[str, np.ndarray]:
     """Return new observations of the sites ``names`` under every draw."""
-    tree, static, data = split_arguments(args, kwargs)
     shape = next(iter(sites.values())).shape[:2]
     flat = {k: np.reshape(v, (-1, *np.shape(v)[2:])) for k, v in sites.items()}
-    new = _predictive(model, tree, static, tuple(names), np.int64(seed), data, flat)
+    new = _predictive(call, tuple(names), np.int64(seed), flat)
     return {k: np.asarray(v).reshape(*shape, *v.shape[1:]) for k, v in new.items()}
 
 
 def log_likelihoods(
-    model: Model, args: Args, kwargs: Kwargs, sites: Mapping[str, np.ndarray]
+    call: Call, sites: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the log likelihood of each observation and draw, by NumPyro site."""
-    tree, static, data = split_arguments(args, kwargs)
-    return jax.device_get(_log_likelihood(model, tree, static, data, dict(sites)))
+    return jax.device_get(_log_likelihood(call, dict(sites)))
 
 
 class Free(handlers.uncondition):
@@ -87,64 +70,36 @@ class Free(handlers.uncondition):
 
 
 def _values(
-    model: Model,
-    key: jax.Array,
-    args: Args,
-    kwargs: Kwargs,
-    substitutes: dict[str, jax.Array] | None = None,
+    call: Call, key: jax.Array, substitutes: dict[str, jax.Array] | None = None
 ) -> Arrays:
-    free = handlers.substitute(Free(model), data=substitutes or {})
-    sites = handlers.trace(handlers.seed(free, key)).get_trace(*args, **kwargs)
+    free = handlers.substitute(Free(call.model), data=substitutes or {})
+    seeded = handlers.seed(free, key)
+    sites = handlers.trace(seeded).get_trace(*call.args, **call.kwargs)
     kinds = ("sample", "deterministic")
     return {name: s["value"] for name, s in sites.items() if s["type"] in kinds}
 
 
-@partial(
-    jax.jit,
-    static_argnames=("model", "tree", "static", "n"),
-    compiler_options=COMPILED_SOONEST,
-)
-def _prior(
-    model: Model, tree: Tree, static: Static, n: int, seed: Seed, data: list[Array]
-) -> Arrays:
-    args, kwargs = fill_arguments(tree, static, data)
+@partial(jax.jit, static_argnames="n", compiler_options=COMPILED_SOONEST)
+def _prior(call: Call, n: int, seed: Seed) -> Arrays:
     keys = jax.random.split(jax.random.key(seed), n)
-
-    def draw(key: jax.Array) -> Arrays:
-        return _values(model, key, args, kwargs)
-
-    return jax.lax.map(draw, keys, batch_size=min(n, BATCH))
+    return jax.lax.map(partial(_values, call), keys, batch_size=min(n, BATCH))
 
 
-@partial(jax.jit, static_argnames=("model", "tree", "static", "names"))
+@partial(jax.jit, static_argnames="names")
 def _predictive(
-    model: Model,
-    tree: Tree,
-    static: Static,
-    names: tuple[str, ...],
-    seed: Seed,
-    data: list[Array],
-    draws: Arrays,
+    call: Call, names: tuple[str, ...], seed: Seed, draws: Arrays
 ) -> Arrays:
-    args, kwargs = fill_arguments(tree, static, data)
     n = len(next(iter(draws.values())))
 
     def draw(keyed: tuple[jax.Array, dict[str, jax.Array]]) -> Arrays:
-        key, sites = keyed
-        values = _values(model, key, args, kwargs, sites)
+        values = _values(call, *keyed)
         return {name: values[name] for name in names}
 
     keys = jax.random.split(jax.random.key(seed), n)
     return jax.lax.map(draw, (keys, draws), batch_size=min(n, BATCH))
 
 
-@partial(jax.jit, static_argnames=("model", "tree", "static"))
-def _log_likelihood(
-    model: Model,
-    tree: Tree,
-    static: Static,
-    data: list[Array],
-    draws: Mapping[str, Array],
-) -> Arrays:
-    args, kwargs = fill_arguments(tree, static, data)
-    return infer.log_likelihood(model, draws, *args, batch_ndims=2, **kwargs)
+@jax.jit
+def _log_likelihood(call: Call, draws: Mapping[str, Array]) -> Arrays:
+    kwargs = dict(call.kwargs)
+    return infer.log_likelihood(call.model, draws, *call.args, batch_ndims=2, **kwargs)

@@ -27,26 +27,24 @@ from probmetric.inference.sampling.predictive import log_likelihoods, plain, pre
 from probmetric.inference.sampling.predictive import prior_draws as draws_of_prior
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
+    MODEL,
     Args,
     Arrays,
+    Call,
     Draws,
     Kwargs,
     Model,
     Posterior,
     Start,
-    Static,
     Target,
-    Tree,
     call_of,
     cast,
     counts,
-    fill_arguments,
     is_double,
-    model_target,
-    split_arguments,
+    shapes_of,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
-from probmetric.typing import Array, Names
+from probmetric.typing import Names
 
 SAMPLERS = (NUTS, SVI, Laplace)
 
@@ -236,12 +234,12 @@ def sample(
     likelihood, groups = None, {}
     with jax.enable_x64(is_double(dtype)):
         called, full = cast(arguments, dtype), cast(full, dtype)
-        split = split_arguments(called, full)
         if isinstance(model, Target):
-            target, arrays, shapes = model, called[0], ()
+            call, target, arrays, shapes = None, model, called[0], ()
         else:
-            target, arrays, shapes = model_target(model, called, full)
-            observed = jax.device_get(_observed(model, *split))
+            call = arrays = Call(model, called, full)
+            target, shapes = MODEL, shapes_of(call)
+            observed = jax.device_get(_observed(call))
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
         closed = None
         if isinstance(sampler, SVI) and not isinstance(model, Target):
@@ -256,14 +254,14 @@ def sample(
             draws = sampler.draw(posterior, n_draws=n_draws, n_chains=n_chains, **run)
         _warn(draws, identified, feature_names, dims)
         sites = {k: v for k, v in draws.values.items() if k in shapes}
-        if not isinstance(model, Target):
+        if call is not None:
             if log_likelihood:
-                likelihood = log_likelihoods(model, *plain(called, full), sites)
+                likelihood = log_likelihoods(plain(call), sites)
             if predictive:
-                new = predictions(model, called, full, sites, list(observed), seed=seed)
+                new = predictions(call, sites, list(observed), seed=seed)
                 groups["posterior_predictive"] = like(observed, new)
             if prior_draws:
-                priors = draws_of_prior(model, called, full, prior_draws, seed=seed)
+                priors = draws_of_prior(call, prior_draws, seed=seed)
                 groups["prior_predictive"] = like(observed, priors)
                 if closed is not None:
                     priors |= _reported(closed, priors)
@@ -341,11 +339,10 @@ def _functionals(target: Target, positions: Arrays, data: PyTree) -> Arrays:
     return jax.vmap(lambda position: target.functionals(position, data))(positions)
 
 
-@partial(jax.jit, static_argnames=("model", "tree", "static"))
-def _observed(model: Model, tree: Tree, static: Static, data: list[Array]) -> Arrays:
-    args, kwargs = fill_arguments(tree, static, data)
-    seeded = numpyro.handlers.seed(model, jax.random.key(0))
-    sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+@jax.jit
+def _observed(call: Call) -> Arrays:
+    seeded = numpyro.handlers.seed(call.model, jax.random.key(0))
+    sites = numpyro.handlers.trace(seeded).get_trace(*call.args, **call.kwargs)
     return {
         name: site["value"]
         for name, site in sites.items()

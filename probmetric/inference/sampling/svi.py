@@ -6,8 +6,8 @@ normalizing flows have a k-hat below 0.7. Use it for speed and for large data
 (``batch``), not as a reference.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -29,24 +29,21 @@ from probmetric.inference.sampling.laplace import pareto_khat
 from probmetric.inference.sampling.target import (
     Args,
     Arrays,
+    Call,
     Draws,
     Gaussian,
     Kwargs,
     Model,
     Posterior,
     Seed,
-    Static,
     Target,
-    Tree,
     as_draws,
     cast,
     counts,
-    fill_arguments,
     is_double,
     named_parts,
     report,
     site_densities,
-    split_arguments,
     whitened,
 )
 from probmetric.progress import progress_bar
@@ -73,7 +70,7 @@ def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
 
 @lru_cache(maxsize=64)
 def _target_model(
-    target: Target, tree: Tree, shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    target: Target, tree: Hashable, shapes: tuple[tuple[tuple[int, ...], np.dtype], ...]
 ) -> Callable[[PyTree], None]:
     def model(data: PyTree) -> None:
         leaves = [jnp.zeros(shape, dtype) for shape, dtype in shapes]
@@ -121,66 +118,57 @@ class Bound(infer.Trace_ELBO):
         return jnp.mean(jax.vmap(estimate)(keys))
 
 
-class _Problem(NamedTuple):
-    model: Model
-    settings: "SVI"
-    tree: Tree
-    static: Static
-
-
 class _Engine(NamedTuple):
     engine: infer.SVI
     state: SVIState
     keys: jax.Array
-    args: Args
-    kwargs: dict[str, dict[str, PyTree]]
 
 
-def _engine(problem: _Problem, seed: Seed, data: list[Array]) -> _Engine:
-    args, kwargs = fill_arguments(problem.tree, problem.static, data)
+def _engine(settings: "SVI", call: Call, seed: Seed) -> _Engine:
     keys = jax.random.split(jax.random.key(seed), 4)
-    guide = getattr(infer.autoguide, problem.settings.guide)(problem.model)
-    optimizer = numpyro.optim.Adam(problem.settings.step_size)
-    loss = Bound(num_particles=problem.settings.n_particles)
-    engine = infer.SVI(problem.model, guide, optimizer, loss)
-    state = engine.init(keys[0], *args, **kwargs["batch"])
-    return _Engine(engine, state, keys[1:], args, kwargs)
+    guide = getattr(infer.autoguide, settings.guide)(call.model)
+    optimizer = numpyro.optim.Adam(settings.step_size)
+    loss = Bound(num_particles=settings.n_particles)
+    engine = infer.SVI(call.model, guide, optimizer, loss)
+    state = engine.init(keys[0], *call.args, **call.kwargs)
+    return _Engine(engine, state, keys[1:])
 
 
-@partial(jax.jit, static_argnames="problem", compiler_options=COMPILED_SOONEST)
-def _begin(problem: _Problem, seed: Seed, data: list[Array]) -> SVIState:
-    return _engine(problem, seed, data).state
+@partial(jax.jit, static_argnames="settings", compiler_options=COMPILED_SOONEST)
+def _begin(settings: "SVI", call: Call, seed: Seed) -> SVIState:
+    return _engine(settings, call, seed).state
 
 
-@partial(jax.jit, static_argnames=("problem", "size"))
+@partial(jax.jit, static_argnames=("settings", "size"))
 def _advance(
-    problem: _Problem, size: int, seed: Seed, state: SVIState, data: list[Array]
+    settings: "SVI", size: int, call: Call, seed: Seed, state: SVIState
 ) -> tuple[SVIState, Float[Array, "t"]]:
-    engine, _, _, args, kwargs = _engine(problem, seed, data)
+    engine = _engine(settings, call, seed).engine
 
     def step(state: SVIState, _: None) -> tuple[SVIState, Array]:
-        return engine.update(state, *args, **kwargs["batch"])
+        return engine.update(state, *call.args, **call.kwargs)
 
     return jax.lax.scan(step, state, None, length=size)
 
 
-@partial(jax.jit, static_argnames=("problem", "n_draws"))
+@partial(jax.jit, static_argnames=("settings", "n_draws"))
 def _finish(
-    problem: _Problem, n_draws: int, seed: Seed, state: SVIState, data: list[Array]
+    settings: "SVI", n_draws: int, call: Call, full: Call, seed: Seed, state: SVIState
 ) -> tuple[Arrays, Scalar]:
     """Return draws of all sites, and log p - log q of further draws (for k-hat)."""
-    engine, _, keys, args, kwargs = _engine(problem, seed, data)
-    full, params = kwargs["full"], engine.get_params(state)
+    engine, _, keys = _engine(settings, call, seed)
+    params, model = engine.get_params(state), full.model
     latent = engine.guide.sample_posterior(keys[0], params, sample_shape=(n_draws,))
-    names = _deterministic(problem.model, latent, args, full)
-    predictive = infer.Predictive(problem.model, latent, return_sites=names)
-    rest = predictive(keys[1], *args, **full)
+    names = _deterministic(full, latent)
+    predictive = infer.Predictive(model, latent, return_sites=names)
+    rest = predictive(keys[1], *full.args, **full.kwargs)
 
     def log_weight(key: jax.Array) -> Scalar:
-        return -Bound().loss(key, params, problem.model, engine.guide, *args, **full)
+        loss = Bound().loss
+        return -loss(key, params, model, engine.guide, *full.args, **full.kwargs)
 
     def densities(sites: Arrays) -> Arrays:
-        return named_parts(*site_densities(problem.model, args, full, sites))
+        return named_parts(*site_densities(full, sites))
 
     weights = jax.vmap(log_weight)(jax.random.split(keys[2], n_draws))
     if latent.pop("position", None) is None:
@@ -271,21 +259,21 @@ class SVI:
         # NumPyro cannot validate traced parameters, but would compile for it.
         unchecked = numpyro.validation_enabled(False)
         with jax.enable_x64(is_double(dtype)), unchecked:
-            arguments = args, {"batch": kwargs, "full": full_kwargs}
-            tree, static, data = split_arguments(*cast(arguments, dtype))
-            problem, key = _Problem(model, self, tree, static), np.int64(seed)
-            state = _begin(problem, key, data)
+            batch = cast(Call(model, args, kwargs), dtype)
+            full = replace(batch, kwargs=cast(full_kwargs, dtype))
+            key = np.int64(seed)
+            state = _begin(self, batch, key)
             size = -(-self.n_steps // N_BLOCKS)
             losses = np.full(size, np.nan)
             for _ in progress_bar(range(N_BLOCKS), "svi", progress, "block"):
-                state, losses = _advance(problem, size, key, state, data)
+                state, losses = _advance(self, size, batch, key, state)
             if not np.isfinite(losses).all():
                 raise ValueError(
                     "the evidence lower bound became NaN or infinite with "
                     f"step_size={self.step_size}. Decrease step_size, or look for NaN "
                     "in the data."
                 )
-            draws, log_weight = _finish(problem, n_draws, key, state, data)
+            draws, log_weight = _finish(self, n_draws, batch, full, key, state)
             values = {name: np.asarray(v)[None] for name, v in draws.items()}
         attributes = {
             "method": "svi",
@@ -299,13 +287,11 @@ class SVI:
         return as_draws(values, {}, attributes)
 
 
-def _deterministic(
-    model: Model, latent: Mapping[str, Array], args: Args, kwargs: Kwargs
-) -> list[str]:
+def _deterministic(call: Call, latent: Mapping[str, Array]) -> list[str]:
     # An improper site cannot be sampled, so trace the model at the first draw.
     fixed = numpyro.handlers.substitute(
-        model, data={k: v[0] for k, v in latent.items()}
+        call.model, data={k: v[0] for k, v in latent.items()}
     )
     seeded = numpyro.handlers.seed(fixed, jax.random.key(0))
-    sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+    sites = numpyro.handlers.trace(seeded).get_trace(*call.args, **call.kwargs)
     return [name for name, site in sites.items() if site["type"] == "deterministic"]

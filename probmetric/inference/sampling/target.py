@@ -1,18 +1,19 @@
 """``Target``: a log density of unconstrained arrays, and the quantities to report.
 
-``model_target`` makes a target from a NumPyro model. It maps every latent site to the
-real line (NumPyro's bijections, with Jacobians) and reports every latent and
-deterministic site. Arrays are arguments of the compiled functions. Python numbers,
-strings and None among the model's arguments are static, because the model can branch on
-them (a flat prior is ``lam=0``). A model and arguments with the same shapes give the
-same target, which is compiled once.
+``MODEL`` is the target of a NumPyro model and its arguments (``Call``). It maps every
+latent site to the real line (NumPyro's bijections, with Jacobians) and reports every
+latent and deterministic site. Arrays are arguments of the compiled functions. Python
+numbers, strings and None among the model's arguments are static, because the model can
+branch on them (a flat prior is ``lam=0``). A model is compiled once for arguments with
+the same shapes.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -303,25 +304,6 @@ def call_of(
     return arguments if prepare is None else (prepare(data), *arguments[1:])
 
 
-def model_target(
-    model: Model, args: Args, kwargs: Kwargs
-) -> tuple[Target, list[Array], dict[str, jax.ShapeDtypeStruct]]:
-    """Return the target of a NumPyro model, its data, and the shapes of a position.
-
-    The data are the arrays among the arguments. Equal models, argument trees and static
-    values give the same target. Raises ValueError if the model has a discrete latent
-    site, a subsampled plate (MCMC would keep one subsample), or no latent or no
-    observed sites.
-    """
-    tree, static, data = split_arguments(args, kwargs)
-    target = _cached_target(model, tree, static)
-
-    def trace(data: list[Array]) -> Arrays:
-        return _prototype(model, *fill_arguments(tree, static, data))
-
-    return target, data, jax.eval_shape(trace, data)
-
-
 class _Fixed(NamedTuple):
     """A static argument with its type, as 1 == 1.0 == True."""
 
@@ -329,71 +311,86 @@ class _Fixed(NamedTuple):
     value: Hashable
 
 
-type Tree = Hashable
-"""The tree structure of a model's arguments (``jax.tree.structure``)."""
-
-type Static = tuple[_Fixed | None, ...]
-"""The static Python values among a model's arguments; None for arrays."""
-
-
 def _static(leaf: object) -> _Fixed | None:
     return _Fixed(type(leaf), leaf) if type(leaf) in (bool, int, float, str) else None
 
 
-def split_arguments(args: Args, kwargs: Kwargs) -> tuple[Tree, Static, list[Array]]:
-    """Split (args, kwargs) into a tree structure, static values and arrays."""
-    leaves, tree = jax.tree.flatten(in_native_order((args, kwargs)))
-    static = tuple(_static(leaf) for leaf in leaves)
-    arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
-    # A NumPy scalar, such as np.float64(1.0), becomes an array without axes.
-    arrays = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
-    return tree, static, arrays
+@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A NumPyro model and its arguments: a pytree of the arrays among them.
+
+    The model and the Python values among its arguments are static.
+    """
+
+    model: Model
+    args: Args
+    kwargs: Kwargs = field(default_factory=dict[str, PyTree])
+
+    def tree_flatten(self) -> tuple[list[Array], tuple[Hashable, ...]]:
+        """Return the arrays, and the model, the tree structure and static values."""
+        leaves, tree = jax.tree.flatten((self.args, dict(self.kwargs)))
+        static = tuple(_static(leaf) for leaf in leaves)
+        arrays = [a for a, fixed in zip(leaves, static, strict=True) if fixed is None]
+        # A NumPy scalar, such as np.float64(1.0), becomes an array without axes.
+        arrays = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
+        return in_native_order(arrays), (self.model, tree, static)
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], arrays: Iterable[Array]) -> "Call":
+        """Put arrays and static values back into the arguments."""
+        model, tree, values = static
+        rest = iter(arrays)
+        leaves = [next(rest) if fixed is None else fixed.value for fixed in values]
+        return cls(model, *jax.tree.unflatten(tree, leaves))
+
+    @property
+    def name(self) -> str:
+        """Names of the model and of its static arguments, which checkpoints compare."""
+        name = getattr(self.model, "__qualname__", type(self.model).__qualname__)
+        static = map(_static, jax.tree.leaves((self.args, dict(self.kwargs))))
+        return f"{name}{tuple(fixed.value for fixed in static if fixed is not None)}"
 
 
-def fill_arguments(
-    tree: Tree, static: Static, data: Iterable[Array]
-) -> tuple[Args, dict[str, PyTree]]:
-    """Put arrays and static values back into (args, kwargs)."""
-    arrays = iter(data)
-    leaves = [next(arrays) if fixed is None else fixed.value for fixed in static]
-    return jax.tree.unflatten(tree, leaves)
+def _log_density(position: Arrays, call: Call) -> Scalar:
+    return -potential_energy(call.model, call.args, call.kwargs, position)
 
 
-@lru_cache(maxsize=64)
-def _cached_target(model: Model, tree: Tree, static: Static) -> Target:
-    def log_density(position: Arrays, data: list[Array]) -> Scalar:
-        args, kwargs = fill_arguments(tree, static, data)
-        return -potential_energy(model, args, kwargs, position)
-
-    def functionals(position: Arrays, data: list[Array]) -> Arrays:
-        args, kwargs = fill_arguments(tree, static, data)
-        return constrain_fn(model, args, kwargs, position, return_deterministic=True)
-
-    def parts(position: Arrays, data: list[Array]) -> tuple[Arrays, Scalar]:
-        args, kwargs = fill_arguments(tree, static, data)
-        sites = constrain_fn(model, args, kwargs, position)
-        return site_densities(model, args, kwargs, sites)
-
-    # A checkpoint identifies the model and its static arguments by this name.
-    fixed = [leaf.value for leaf in static if leaf is not None]
-    name = getattr(model, "__qualname__", type(model).__qualname__)
-    log_density.__qualname__ = f"{name}{tuple(fixed)}"
-    return Target(log_density, functionals, parts)
+def _functionals(position: Arrays, call: Call) -> Arrays:
+    return constrain_fn(
+        call.model, call.args, call.kwargs, position, return_deterministic=True
+    )
 
 
-def site_densities(
-    model: Model, args: Args, kwargs: Kwargs, sites: Arrays
-) -> tuple[Arrays, Scalar]:
+def _parts(position: Arrays, call: Call) -> tuple[Arrays, Scalar]:
+    sites = constrain_fn(call.model, call.args, call.kwargs, position)
+    return site_densities(call, sites)
+
+
+MODEL = Target(_log_density, _functionals, _parts)
+"""Target of unconstrained sites; the data are a ``Call``."""
+
+
+def site_densities(call: Call, sites: Arrays) -> tuple[Arrays, Scalar]:
     """Return the log density of each latent NumPyro site, and of all observed sites."""
-    terms, trace = compute_log_probs(model, args, dict(kwargs), sites)
+    terms, trace = compute_log_probs(call.model, call.args, dict(call.kwargs), sites)
     prior: Arrays = {k: v for k, v in terms.items() if not trace[k]["is_observed"]}
     return prior, sum(v for k, v in terms.items() if k not in prior)
 
 
-def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
-    seeded = numpyro.handlers.seed(model, jax.random.key(0))
+def shapes_of(call: Call) -> dict[str, jax.ShapeDtypeStruct]:
+    """Return the shapes of a position of ``MODEL``.
+
+    Raises ValueError if the model has a discrete latent site, a subsampled plate (MCMC
+    would keep one subsample), or no latent or no observed sites.
+    """
+    return jax.eval_shape(_prototype, call)
+
+
+def _prototype(call: Call) -> Arrays:
+    seeded = numpyro.handlers.seed(call.model, jax.random.key(0))
     try:
-        sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
+        sites = numpyro.handlers.trace(seeded).get_trace(*call.args, **call.kwargs)
     except RuntimeError as error:  # A distribution without .sample
         raise ValueError(
             "model must have only sites that can be sampled, got an improper "

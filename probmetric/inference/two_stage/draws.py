@@ -29,7 +29,7 @@ from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.predictive import prior_draws
 from probmetric.inference.sampling.sample import Method, sampler_of
-from probmetric.inference.sampling.target import Draws, Posterior, Run
+from probmetric.inference.sampling.target import Call, Draws, Posterior, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.inference.two_stage.target import (
     TARGET,
@@ -220,7 +220,7 @@ def draws_of_prior(fitted: Fitted, n: int, *, seed: int) -> dict[str, np.ndarray
     }
     with jax.enable_x64(True):
         data = stack(fitted.data)
-        drawn = prior_draws(two_stage, (data, prior), options, n, seed=seed)
+        drawn = prior_draws(Call(two_stage, (data, prior), options), n, seed=seed)
     if fitted.proportional:
         share = drawn.get("alpha", np.asarray(fitted.alpha))
         drawn["within"] = share[..., None, None, None] * drawn["covariances"]

@@ -97,8 +97,8 @@ def test_no_fold_of_cv_is_scored_on_copies_of_its_rows(clouds, monkeypatch):
     X, y, group = clouds
     shared = []
 
-    def score(train, a, test, b, recipe, tried, groups):
-        shared.append(len({*map(tuple, train)} & {*map(tuple, test)}))
+    def score(train, test, recipe, tried):
+        shared.append(len({*map(tuple, train.X)} & {*map(tuple, test.X)}))
         return {(0, np.inf, 0): np.zeros(4)}
 
     monkeypatch.setattr(tuning, "_score_fold", score)

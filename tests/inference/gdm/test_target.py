@@ -7,7 +7,7 @@ import pytest
 from probmetric.checks.gdm.problems import toy
 from probmetric.inference.gdm.draws import posterior
 from probmetric.inference.gdm.target import TARGET
-from probmetric.inference.sampling.target import model_target
+from probmetric.inference.sampling.target import MODEL, Call
 from probmetric.models.gdm import gdm as model
 
 
@@ -16,7 +16,7 @@ def test_its_density_and_quantities_are_those_of_the_numpyro_model():
     with jax.enable_x64(True):
         problem = toy(0)
         args, options = (problem.data, problem.prior), dict(problem.options)
-        target, data, _ = model_target(model, args, options)
+        target, data = MODEL, Call(model, args, options)
         around = posterior(
             problem.params, problem.data, problem.prior, learning_rate=0.8
         )
