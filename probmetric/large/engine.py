@@ -133,13 +133,14 @@ def run[T, R](
             yield from (function(item, *shared) for item in items)
         return
     batches = _divided(list(items), TASKS * _n_threads(client))
-    with _submitting():
+    with _connected(client):
         arguments = client.submit(_same, shared, pure=False)
-        results = [
+        tasks = [
             client.submit(_batch, function, batch, arguments, pure=False)
             for batch in batches
         ]
-    yield from chain.from_iterable(_gathered(client, results))
+        results: Any = client.gather(tasks)
+    yield from chain.from_iterable(results)
 
 
 def split[T](items: Sequence[T]) -> list[list[T]]:
@@ -153,7 +154,7 @@ def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> A
     client = _client()
     if client is None:
         return list(run(function, items, *shared))
-    with _submitting():
+    with _connected(client):
         arguments = client.submit(_same, shared, pure=False)
         return [
             client.submit(_single, function, item, arguments, pure=False)
@@ -162,35 +163,33 @@ def hold[T](function: Callable[..., Any], items: Iterable[T], *shared: Any) -> A
 
 
 def _n_threads(client: "Client") -> int:
-    threads: Any = client.nthreads()
+    with _connected(client):
+        threads: Any = client.nthreads()
     return max(1, sum(threads.values()))
 
 
 @contextmanager
-def _submitting() -> Generator[None]:
-    """Send large arguments without scattering, which would lose them with a worker."""
-    from dask import config
+def _connected(client: "Client") -> Generator[None]:
+    """Raise one error if the workers or the scheduler are lost.
 
-    with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-        yield
-
-
-def _gathered(client: "Client", results: list[Any]) -> list[Any]:
-    """Return results in order, with one error if the cluster is lost."""
+    Large arguments are sent without scattering, which would lose them with a worker.
+    """
     from concurrent.futures import CancelledError
 
+    from dask import config
     from distributed import KilledWorker
-    from distributed.comm.core import CommClosedError
 
     try:
-        gathered: Any = client.gather(results)
-        return gathered
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            yield
     except KilledWorker as error:
         raise RuntimeError(
             f"the workers that ran {error.task} were lost. If they ran out of memory, "
             "use fewer workers or more memory for each."
         ) from error
-    except (CancelledError, CommClosedError, TimeoutError) as error:
+    except Exception as error:
+        if client.status == "running" and not isinstance(error, CancelledError):
+            raise  # The error of a task.
         raise RuntimeError(
             f"the connection to the scheduler was lost ({type(error).__name__}). "
             "Start the cluster again."

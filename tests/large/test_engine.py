@@ -1,11 +1,7 @@
 """Results do not depend on the engine: this process, or workers of a Dask cluster."""
 
-import os
-import subprocess
-import sys
 from contextlib import nullcontext
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,26 +88,39 @@ def rows(n=600, d=3):
     return source
 
 
-def fits(source):
-    """Return results of each kind of pass."""
-    lda = pm.LDA(prior_strength=1).fit(without_group(source, 2))
-    knn = pm.KNeighborsClassifier(lda.get_metric(), votes="count", prior_weight=1.0)
-    classes = pm.GaussianClasses(prior="evidence").fit(source)
-    figures = pm.evaluate(
-        source, classifier=classes, metric=lda.get_metric(), max_queries=50
-    )
+def kinds(source):
+    """Return a function for each kind of pass, which returns its result."""
+    metric = build("Mahalanobis")
     Q = np.random.default_rng(1).normal(size=(20, 3))
-    mixture = pm.TwoStageMixture(2, max_iter=3, tol=1.0).fit(source)
+    mixture = pm.TwoStageMixture(2, max_iter=3, tol=1.0)
+
+    def moments():
+        return pm.LDA(prior_strength=1).fit(without_group(source, 2)).components_
+
+    def votes():
+        knn = pm.KNeighborsClassifier(metric, votes="count", prior_weight=1.0)
+        return knn.fit(source).predict_proba(Q)
+
+    def evaluate():
+        classes = pm.GaussianClasses(prior="evidence").fit(source)
+        figures = pm.evaluate(source, classifier=classes, metric=metric, max_queries=50)
+        return [*figures.values()]
+
     return {
-        "moments": lda.components_,
-        "points": mixture.means_,
-        "groups": mixture.fit(source, groups="label").within_,
-        "anchors": pm.LCA(n_anchors=60, max_iter=20).fit(source).components_,
-        "neighbors": np.stack(pm.nearest(lda.get_metric(), Q, source, 4)),
-        "scan": np.stack(pm.nearest(build("PairSimilarity"), Q, source, 4)),
-        "votes": knn.fit(source).predict_proba(Q),
-        "evaluate": [*figures.values()],
+        "moments": moments,
+        "points": lambda: mixture.fit(source).means_,
+        "groups": lambda: mixture.fit(source, groups="label").within_,
+        "anchors": lambda: pm.LCA(n_anchors=60, max_iter=20).fit(source).components_,
+        "neighbors": lambda: np.stack(pm.nearest(metric, Q, source, 4)),
+        "scan": lambda: np.stack(pm.nearest(build("PairSimilarity"), Q, source, 4)),
+        "votes": votes,
+        "evaluate": evaluate,
     }
+
+
+def fits(source):
+    """Return the results of each kind of pass."""
+    return {name: np.asarray(compute()) for name, compute in kinds(source).items()}
 
 
 @pytest.mark.long
@@ -121,26 +130,3 @@ def test_every_kind_of_pass_has_the_same_bits_on_workers(client):
         divided = fits(rows())
     for name, values in alone.items():
         assert np.array_equal(divided[name], values), name
-
-
-WORKERS = Path(__file__).with_name("workers.py")
-
-
-@pytest.mark.slow
-def test_workers_of_which_one_is_killed_change_no_bit(tmp_path):
-    """A script with one thread per process: threads change the last bits."""
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    alone = {**os.environ, "OMP_NUM_THREADS": "1", "XLA_FLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, WORKERS, tmp_path],
-        env=alone,
-        capture_output=True,
-        text=True,
-        timeout=3000,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    with np.load(tmp_path / "0.npz") as stored:
-        wanted = dict(stored)
-    with np.load(tmp_path / "killed.npz") as stored:
-        for key, values in wanted.items():
-            assert stored[key].tobytes() == values.tobytes(), key
