@@ -1,7 +1,6 @@
 """Class distributions: divergences, Fisher matrices, and the two metrics on them."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
@@ -101,20 +100,6 @@ def test_fisher_matrices_match_the_golden_ones(dca, x64):
     np.testing.assert_allclose(
         metric.matrix_at(X).mean(0), dca["J_x_mean"], atol=1e2 * EPS
     )
-
-
-@pytest.mark.long
-def test_the_fisher_matrix_is_the_hessian_of_the_kl_divergence(dca, x64):
-    metric = ClassDistribution(*map(jnp.asarray, (dca["A"], *theta(dca))))
-    local = LocalFisher(metric.A, metric.log_weight, metric.mu, metric.chol)
-
-    def kl(y, x):
-        log_p = metric.log_probability(x[None])[0]
-        return jnp.sum(jnp.exp(log_p) * (log_p - metric.log_probability(y[None])[0]))
-
-    X = jnp.asarray(dca["X"])
-    hessians = jax.jit(jax.vmap(jax.hessian(kl)))(X, X)
-    np.testing.assert_allclose(hessians, local.matrix_at(X), atol=1e4 * EPS)
 
 
 def test_a_weight_of_two_is_a_point_twice_in_the_mean_fisher(dca, x64):

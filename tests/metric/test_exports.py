@@ -40,14 +40,6 @@ def test_a_faiss_index_made_without_points_takes_them_later():
     np.testing.assert_array_equal(found[clear], wanted[clear])
 
 
-def test_searching_untransformed_points_would_be_noticed():
-    """Negative control: Euclid's neighbors are others."""
-    Q, P = WINE.X[::3], np.delete(WINE.X, np.s_[::3], 0)
-    _, index, clear = settled(METRIC, Q, P, 5)
-    euclid = pm.Mahalanobis(np.eye(13)).to_faiss(P).search(Q.astype(np.float32), 5)[1]
-    assert (euclid[clear] != index[clear]).any(1).mean() > 0.9
-
-
 def test_without_faiss_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ImportError, match=r"install the extra 'ann'"):

@@ -147,12 +147,6 @@ def test_what_to_do_is_right(metric):
     np.testing.assert_array_equal(again, metric.transform(X))
 
 
-def test_what_is_missing_or_too_much_is_named(metric):
-    other = FRAME.rename(columns={NAMES[0]: "height"})
-    with pytest.raises(ValueError, match=r"without 'sepal length', with 'height'$"):
-        metric.transform(other)
-
-
 def test_without_names_places_count(metric):
     """A metric of arrays takes frames by place, as does one that was remade."""
     of_arrays = pm.LDA().fit(X, y).get_metric()

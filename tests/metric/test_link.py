@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 import probmetric as pm
@@ -107,18 +106,6 @@ def test_prior_odds_may_be_traced_or_an_array(link):
     np.testing.assert_allclose(one, link.probability(D, 3.0), rtol=1e-12)
     with pytest.raises(ValueError, match="prior_odds must be a number"):
         link.probability(D, np.array(-3.0))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
-@pytest.mark.parametrize("name", ["probability", "log_probability"])
-def test_distances_may_be_a_column_of_a_table_a_list_or_a_number(link, name):
-    ask = getattr(link, name)
-    for given in (pd.Series(D), [0.5, 1.5, 3.0], [1, 2, 3], 1.5, 2):
-        got = ask(given)
-        assert isinstance(got, np.ndarray)
-        wanted = ask(np.asarray(given, float))
-        np.testing.assert_allclose(got, wanted, rtol=1e-13)
 
 
 def test_the_slope_of_p_same_in_the_distance_is_finite_at_equal_points():

@@ -2,7 +2,6 @@
 
 from dataclasses import FrozenInstanceError, fields
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,11 +32,9 @@ def test_a_kind_is_immutable(name):
         setattr(metric, fields(metric)[0].name, None)
 
 
-@every_kind
-def test_a_kind_is_a_pytree_of_its_arrays(name):
-    metric = build(name)
-    leaves = jax.tree.leaves(metric)
-    assert all(isinstance(leaf, np.ndarray | float) for leaf in leaves)
+def test_a_factor_that_is_no_matrix_is_refused_by_name(unchecked):
+    with pytest.raises(ValueError, match=r"^factor must be .* real numbers .*\(3,\)$"):
+        Mahalanobis(np.ones(3)).transform(np.ones((2, 3)))
 
 
 @pytest.mark.long
@@ -47,13 +44,6 @@ def test_pairwise_holds_the_dissimilarities_of_each_query(name, X):
     rows = np.stack([metric.dissimilarity(q, X[4:10]) for q in X[:4]])
     found = metric.pairwise(X[:4], X[4:10])
     np.testing.assert_allclose(found, rows, rtol=1e-9, atol=1e-9)
-
-
-@every_kind
-def test_numpy_float64_gives_numpy_float64(name, X):
-    D = build(name).pairwise(X[:4], X[4:10])
-    assert isinstance(D, np.ndarray)
-    assert D.dtype == np.float64
 
 
 @pytest.mark.long
@@ -69,12 +59,6 @@ def test_neighbors_are_those_of_a_full_sort(name, X):
     np.testing.assert_allclose(
         D, np.take_along_axis(rows, order, 1), rtol=1e-9, atol=1e-9
     )
-
-
-@every_kind
-def test_only_a_distance_offers_a_distance(name):
-    metric = build(name)
-    assert hasattr(metric, "distance") == metric.is_distance
 
 
 @every_kind
@@ -107,7 +91,7 @@ def test_the_triangle_inequality_holds_in_all_triples(name, X):
 number = st.floats(-1e3, 1e3, allow_subnormal=False, width=64)
 factor = arrays(np.float64, (2, 3), elements=number)
 three = arrays(np.float64, (3, 3), elements=number)
-exhaust = settings(max_examples=60, deadline=None, derandomize=True, database=None)
+exhaust = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 
 
 def rounding(L, points):

@@ -117,6 +117,7 @@ def test_tiles_whose_exponentials_would_be_lost_are_exact(toy, far):
     np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_all_pairs_need_the_result_and_a_few_tiles(toy):
     """Compiled: 32 MiB of result, and temporary memory of another order."""
     metric, X = toy
@@ -285,6 +286,7 @@ def test_blended_log_ratio_averages_numerator_and_denominator(toy):
     assert np.max(np.abs(joint - log_apart(both) - wanted)) > 1e-3
 
 
+@pytest.mark.long
 def test_float32_agrees_to_its_precision(toy):
     metric, X = toy
     single = jax.tree.map(lambda a: np.asarray(a, np.float32), metric)

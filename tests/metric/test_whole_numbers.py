@@ -73,11 +73,3 @@ def test_whole_numbers_are_answered_as_the_same_floats(unchecked, name, asked):
         assert np.isfinite(floats).all()
         assert np.ptp(floats) > 0 or asked == "call"
         np.testing.assert_array_equal(whole, floats, dtype)
-
-
-def test_the_points_would_show_a_wrap_around():
-    """Negative control: plain differences of these points are not those of floats."""
-    for dtype in ("int8", "uint8"):
-        X = points(dtype)
-        with np.errstate(over="ignore"):
-            assert (X[:4] - X[4:8] != X[:4] * 1.0 - X[4:8]).any()

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pytest
-from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.fit import Conditioned, log_joint
@@ -66,41 +65,6 @@ def random_case(covariance="class", p=P, ragged=False):
 def as_dict(sites):
     """Leave out a site of size zero, which the model does not have."""
     return {k: v for k, v in sites._asdict().items() if v.size}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "covariance, p, ragged",
-    [("component", 3, True), ("class", 1, True)],
-)
-def test_the_log_joint_is_the_density_of_the_model(x64, covariance, p, ragged):
-    sites, data, prior = random_case(covariance, p, ragged)
-    options = {"covariance": covariance, "learning_rate": 0.3}
-
-    @jax.jit
-    def density(values):
-        return log_density(dca_gm, (data, prior), options, values)[0]
-
-    expected = density(as_dict(sites))
-    found = log_joint(sites, Conditioned(data, prior, 0.3))
-    np.testing.assert_allclose(found, expected, rtol=1e2 * EPS)
-    without_rate = log_joint(sites, Conditioned(data, prior))
-    assert not np.isclose(without_rate, expected)
-
-
-@pytest.mark.long
-def test_the_log_joint_has_the_gradient_of_the_model(x64):
-    sites, data, prior = random_case()
-    options = {"learning_rate": 0.3}
-
-    def density(values):
-        return log_density(dca_gm, (data, prior), options, values)[0]
-
-    value, expected = jax.jit(jax.value_and_grad(density))(as_dict(sites))
-    log_p, found = BOTH(sites, Conditioned(data, prior, 0.3))
-    np.testing.assert_allclose(log_p, value, rtol=1e2 * EPS)
-    for name, value in expected.items():
-        np.testing.assert_allclose(getattr(found, name), value, atol=1e3 * EPS)
 
 
 def test_sites_and_parameters_are_inverse_up_to_the_logits_shift(x64):
@@ -185,6 +149,7 @@ def test_every_kind_of_metric_ignores_the_gauge(params, points, golden, x64):
     assert not np.allclose(one, other, rtol=0.1)
 
 
+@pytest.mark.long
 def test_a_tilt_moves_the_subspace_metric_but_not_the_fisher_one(
     params, points, golden, x64
 ):

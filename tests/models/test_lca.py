@@ -13,15 +13,12 @@ from numpyro.optim import Adam
 
 from probmetric.data.containers import Pairs
 from probmetric.metric import Mahalanobis
-from probmetric.models import hierarchical_lca, point_effects
-from probmetric.models import lca as lca_story
 from probmetric.models.lca import (
     Coincidence,
     LCAParams,
     LCAPrior,
     identified,
     lca,
-    log1mexp,
     simulate,
     to_metric,
 )
@@ -80,20 +77,6 @@ def test_simulate_draws_from_the_models_own_label_distribution(pairs):
     assert np.abs(z).max() < 4  # 30 z's, Bonferroni at 1 %
 
 
-@pytest.mark.parametrize("row", [7, -1])
-def test_no_labels_are_drawn_for_rows_that_do_not_exist(row):
-    X, i, j = np.zeros((3, 1)), np.array([0, 1]), np.array([1, row])
-    pairs, W = Pairs(X, i, j, None, anchor=np.array([0, 1])), np.eye(1)
-    groups, effects = np.stack([W, W]), np.zeros(3)
-    for model, params in (
-        (lca_story, LCAParams(W, np.array(0.5))),
-        (hierarchical_lca, hierarchical_lca.HierarchicalLCAParams(W, groups, 0.5, 1.0)),
-        (point_effects, point_effects.PointEffectsParams(W, 0.5, 1.0, effects)),
-    ):
-        with pytest.raises(ValueError, match=f"^j must .*0 to 2.* got {row} "):
-            model.simulate(jax.random.key(0), params, pairs)
-
-
 @pytest.mark.long
 def test_log_density_is_prior_plus_weighted_tempered_labels(pairs):
     W, sigma2 = AT["W"], float(np.exp(LOG_SIGMA2))
@@ -143,12 +126,6 @@ def test_coincidence_of_equal_points_without_noise_is_finite_for_y_1():
     value, slope = of(0.0)
     assert value == 0.0
     assert slope == 1.0
-
-
-def test_log1mexp_against_mpmath_like_series():
-    # log(1 - e^{-t}) = log t - t/2 + t²/24 - … for small t.
-    t = np.array([1e-12, 1e-8, 1e-4])
-    np.testing.assert_allclose(log1mexp(jnp.asarray(t)), np.log(t) - t / 2, rtol=1e-9)
 
 
 def test_metric_is_in_units_of_the_link():

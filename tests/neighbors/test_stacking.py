@@ -93,16 +93,6 @@ def test_a_stack_averages_fitted_classifiers_of_any_kind_with_names():
     assert twice.names_ == ["GaussianNB 1", "GaussianNB 2"]
 
 
-def test_the_order_of_rows_changes_nothing():
-    X, y = blobs(40)
-    order = RNG.permutation(40)
-    one, other = (
-        pm.StackingClassifier(PARTS[::2]).fit(X[r], y[r]).predict_proba(X)
-        for r in (np.arange(40), order)
-    )
-    np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
 def test_neighbors_under_several_metrics_vote_with_the_weights_of_a_stack():
     X, y = blobs(60)
     metrics = [None, pm.RCA(prior_strength=1), pm.Mahalanobis(np.diag([9.0, 1.0, 1.0]))]

@@ -44,7 +44,7 @@ def test_equal_scores_count_as_at_least_as_large():
 
 def test_new_members_are_called_novel_at_the_nominal_rate():
     """The rate is 2/40 for 39 rows. The test fails by chance once in 10⁵ times."""
-    euclid, X = pm.Mahalanobis(np.eye(2)), RNG.normal(size=(600, 40, 2))
+    euclid, X = pm.Mahalanobis(np.eye(2)), RNG.normal(size=(150, 40, 2))
     novel = [reference(euclid, Z[:39]).p_values(Z[39:])[0] <= 0.05 for Z in X]
     assert abs(np.mean(novel) - 0.05) < 4.4 * np.sqrt(0.05 * 0.95 / len(X))
 
@@ -109,9 +109,6 @@ def test_predict_returns_the_outlier_label_and_probabilities_stay():
     assert knn.predict(Q)[-1] == "none of them"
     assert (knn.predict(Q)[:5] == plain.predict(Q)[:5]).all()
     np.testing.assert_array_equal(knn.predict_proba(Q), plain.predict_proba(Q))
-    before = set(vars(knn))
-    knn.predict(Q)
-    assert set(vars(knn)) == before
 
 
 def test_evaluate_counts_false_alarms_and_catches():
