@@ -83,26 +83,3 @@ def test_a_nested_record_comes_back_from_csv(tmp_path):
         harness.store(record, tmp_path / "r.csv", depth)
         assert harness.load(tmp_path / "r.csv") == record
     assert harness.load(tmp_path / "no.csv") == {}
-
-
-def test_a_stopped_run_continues_and_repeats_nothing(tmp_path, monkeypatch):
-    calls = []
-
-    def rows(method, A, a, B, b, seed):
-        calls.append((method, len(a), seed))
-        yield {"log_loss": method}
-
-    study = harness.Study({"Euclid": 1.0, "other": 3.0}, rows, (20, 40), sets=("iris",))
-    path = tmp_path / "s.csv"
-    words = {"data": None, "sets": (), "sizes": (), "methods": (), "minutes": 1}
-    options = harness.parser(["s"], "").parse_args([])
-    for key, value in words.items():
-        setattr(options, key, value)
-    options.first, options.seeds = 0, 1
-    harness.run(study, path, options)
-    assert len(calls) == 4
-    options.seeds = 2
-    harness.run(study, path, options)
-    assert calls[4:] == [(1.0, 20, 1), (3.0, 20, 1), (1.0, 40, 1), (3.0, 40, 1)]
-    assert len(pd.read_csv(path)) == 8
-    assert "| other | +2.000" in "\n".join(harness.tables(study, pd.read_csv(path)))
