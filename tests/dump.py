@@ -1,6 +1,7 @@
 """Write values as text, for expected texts: each number, name, message and warning."""
 
 import dataclasses
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 
@@ -8,6 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from jaxtyping import TypeCheckError
+
+from tests.expected import assert_expected
 
 
 def _number(x):
@@ -76,3 +79,12 @@ def outcomes(calls: Mapping[str, Callable] | Iterable[Callable]):
         if caught:
             found[f"{name} warns"] = " ".join(str(w.message) for w in caught)
     return found
+
+
+def assert_refused(calls, name, **masks):
+    """Compare the errors of calls, one sentence each, with a stored text."""
+    found = outcomes(calls)
+    said = {k: v for k, v in found.items() if not k.endswith(" warns")}
+    wrong = {k: v for k, v in said.items() if not re.match(r"\w*Error: ", str(v))}
+    assert not wrong
+    assert_expected(text(said), name, **masks)

@@ -15,35 +15,32 @@ from probmetric.posterior.intervals import Interval
 from probmetric.posterior.metric import PosteriorMetric
 
 MODELS = {
-    "models.dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
-    "models.dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labeled),
-    "models.lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),
-    "models.gaussian_classes.simulate": lambda f, g: f(
-        g.key, g.gauss.params, g.labeled
-    ),
-    "models.gaussian_classes.to_densities": lambda f, g: f(g.gauss.params),
-    "models.gaussian_classes.to_metric": lambda f, g: f(g.gauss.params),
-    "models.lda.simulate": lambda f, g: f(
+    "lda.to_metric": lambda f, g: f(LDAParams(g.M, g.c, g.means, g.M, g.c)),
+    "dca_gm.to_metric": lambda f, g: f(g.dca.params, g.X),
+    "dca_gm.simulate": lambda f, g: f(g.key, g.dca.params, g.labeled),
+    "lca.simulate": lambda f, g: f(g.key, g.lca.params, g.few),
+    "gaussian_classes.simulate": lambda f, g: f(g.key, g.gauss.params, g.labeled),
+    "gaussian_classes.to_densities": lambda f, g: f(g.gauss.params),
+    "gaussian_classes.to_metric": lambda f, g: f(g.gauss.params),
+    "lda.simulate": lambda f, g: f(
         g.key, LDAParams(g.M, g.c, g.means, g.M, g.c), g.labeled
     ),
-    "models.gdm.simulate": lambda f, g: f(g.key, of_sites(g), g.few),
-    "models.gdm.to_metric": lambda f, g: f(of_sites(g)),
-    "models.hierarchical_lca.simulate": lambda f, g: f(
+    "gdm.simulate": lambda f, g: f(g.key, of_sites(g), g.few),
+    "gdm.to_metric": lambda f, g: f(of_sites(g)),
+    "hierarchical_lca.simulate": lambda f, g: f(
         g.key, grouped(g), g.few._replace(anchor=np.arange(len(g.few.i)) % 2)
     ),
-    "models.hierarchical_lca.to_metric": lambda f, g: f(grouped(g), 1),
-    "models.point_effects.simulate": lambda f, g: f(g.key, of_points(g), g.few),
-    "models.point_effects.to_metric": lambda f, g: f(of_points(g)),
-    "models.triplet_comparisons.log_odds": lambda f, g: f(
-        TripletParams(g.L[0]), asked(g)
-    ),
-    "models.triplet_comparisons.simulate": lambda f, g: f(
+    "hierarchical_lca.to_metric": lambda f, g: f(grouped(g), 1),
+    "point_effects.simulate": lambda f, g: f(g.key, of_points(g), g.few),
+    "point_effects.to_metric": lambda f, g: f(of_points(g)),
+    "triplet_comparisons.log_odds": lambda f, g: f(TripletParams(g.L[0]), asked(g)),
+    "triplet_comparisons.simulate": lambda f, g: f(
         g.key, TripletParams(g.L[0]), asked(g)
     ),
-    "models.triplet_comparisons.to_metric": lambda f, g: f(TripletParams(g.L[0])),
-    "models.lca.to_metric": lambda f, g: f(g.lca.params),
-    "models.two_stage.simulate": lambda f, g: f(g.key, g.two.params, g.groups),
-    "models.two_stage.to_metric": lambda f, g: f(g.two.params),
+    "triplet_comparisons.to_metric": lambda f, g: f(TripletParams(g.L[0])),
+    "lca.to_metric": lambda f, g: f(g.lca.params),
+    "two_stage.simulate": lambda f, g: f(g.key, g.two.params, g.groups),
+    "two_stage.to_metric": lambda f, g: f(g.two.params),
 }
 
 ROOT = {
@@ -105,7 +102,7 @@ def grouped(g):
     return HierarchicalLCAParams(W, np.stack([W, 2 * W]), log_sigma2, np.array(0.5))
 
 
-OTHERS = MODELS | ROOT
+OTHERS = {f"models.{n}": call for n, call in MODELS.items()} | ROOT
 
 
 def asked(g):

@@ -181,12 +181,8 @@ def test_another_process_finds_every_program_in_the_cache(cache, programs):
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_a_first_fit_compiles_few_programs(programs, name):
+def test_a_first_fit_compiles_few_programs_and_another_size_none(programs, name):
     assert len(programs[name]) <= FITS[name], programs[name]
-
-
-@pytest.mark.parametrize("name", FITS)
-def test_a_fit_of_another_size_in_the_same_bucket_compiles_nothing(programs, name):
     assert not programs[f"{name} again"]
 
 
@@ -196,12 +192,8 @@ def test_folds_compile_one_program_more_than_a_fit(programs):
 
 
 @pytest.mark.parametrize("name", USES)
-def test_a_first_use_compiles_few_programs(programs, name):
+def test_a_first_use_compiles_few_programs_and_another_size_none(programs, name):
     assert len(programs[name]) <= USES[name], programs[name]
-
-
-@pytest.mark.parametrize("name", USES)
-def test_a_use_of_another_size_in_the_same_bucket_compiles_nothing(programs, name):
     assert not programs[f"{name} again"]
 
 

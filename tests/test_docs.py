@@ -84,6 +84,7 @@ def test_every_public_name_has_a_page_and_stands_in_the_table_of_its_rooms(api):
             assert re.search(rf"   ~\S*\.{name}\n", table), f"{room.module}.{name}"
 
 
+@pytest.mark.long
 def test_every_page_of_the_api_is_in_a_toctree(api):
     named = {
         line.strip().lstrip("/")
@@ -164,6 +165,7 @@ def test_the_gallery_has_a_card_for_each_public_figure():
     assert all(f"## {title}\n" in text for title in site_pages.HEADINGS.values())
 
 
+@pytest.mark.long
 def test_a_figure_has_a_picture_and_a_learner_names_the_pages_that_use_it(api):
     figure = api["docs/api/probmetric.plots.matrix"]
     assert ".. image:: /docs/gallery/matrix.png" in figure

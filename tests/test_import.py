@@ -89,16 +89,5 @@ def test_numpyro_is_whole_where_arviz_was_imported_before():
     assert not whole["lost"]
 
 
-@pytest.mark.long
-def test_samplers_load_where_a_part_of_numpyro_was_imported_before():
-    names = run_python(
-        "import json, arviz\n"
-        "from numpyro.infer import Predictive\n"
-        "import probmetric.inference.sampling.nuts as nuts\n"
-        "print(json.dumps(nuts.NUTS.__name__))"
-    )
-    assert names == "NUTS"
-
-
 def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(pm, "no_such_name")

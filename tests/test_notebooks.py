@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tools.notebooks import describe, execute, said, spoken
+from tools.notebooks import describe, said, spoken
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
@@ -56,30 +56,6 @@ def test_a_figure_that_is_missing_is_seen():
         o for o in drawn[0]["outputs"] if "image/png" not in o.get("data", {})
     ]
     assert len(spoken(new)) == len(spoken(stored)) - 1
-
-
-BY_HAND = """
-import matplotlib.pyplot as plt
-figure, axes = plt.subplots(1, 2, figsize=(2, 1))
-figure.suptitle("One draw")
-axes[0].set(title="By hand", xlabel="time")
-plt.show()
-"""
-
-
-@pytest.mark.long
-def test_a_figure_drawn_by_hand_is_compared_by_its_words(tmp_path, monkeypatch):
-    monkeypatch.delenv("MPLBACKEND", raising=False)  # As the tool does.
-    codes = [BY_HAND, BY_HAND.replace("By hand", "Otherwise"), "sorted(globals())"]
-    new = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, codes)))
-    execute(new, tmp_path)
-    first, second, names = (line.split(": ", 1)[1].split() for line in spoken(new))
-    assert {"One", "draw.", "By", "hand.", "x:", "time"} <= {*first}
-    assert {*first} - {*second} == {"By", "hand."}
-    # Nothing that made them so is left for the notebook to use.
-    assert {"'axes',", "'figure',", "'plt',"} <= {*names}
-    assert not [name for name in names if "words" in name or "Figure" in name]
-    assert new["cells"][0]["execution_count"] == 1
 
 
 def test_the_words_of_a_cell_stand_before_those_of_its_pictures():

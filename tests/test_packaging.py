@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -157,60 +156,35 @@ def test_an_old_interpreter_alone_gives_one_clear_sentence(tmp_path):
         assert done.stdout.startswith("/usr/")
 
 
-def test_a_working_interpreter_behind_a_broken_one_is_found(tmp_path):
-    for name in ("python3", "python3.12"):
-        broken = tmp_path / name
-        broken.write_text("#!/bin/sh\nexit 127\n")
-        broken.chmod(0o755)
-    (tmp_path / "python3.13").symlink_to(sys.executable)
-    done = subprocess.run(
-        ["/bin/sh", str(ROOT / "tools/find_python.sh")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
-    )
-    assert Path(done.stdout.strip()).exists()
-
-
 MAKE = """#!/bin/sh
 echo "$1" >> asked
 echo "said by $1"
 [ "$1" != "$BAD" ] || exit 3
-[ "$1" != "$SLEEPS" ] || { sleep 60 & echo $! > child; wait; }
 """
 
 
-def begin_steps(folder, bad="", sleeps=""):
-    """Begin CI's steps with a `make` that does nothing; one may fail, one may last."""
+def steps(folder, bad=""):
+    """Return the exit code of CI's steps, what it said, and the steps it asked for.
+
+    Its `make` does nothing but fail at one step.
+    """
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
     (folder / "make").write_text(MAKE)
     (folder / "make").chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return subprocess.Popen(
+    done = subprocess.run(
         [folder / ".ci/run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "PATH": path, "BAD": bad, "SLEEPS": sleeps},
+        timeout=60,
+        env={**os.environ, "PATH": path, "BAD": bad},
     )
+    return done.returncode, done.stdout, (folder / "asked").read_text().split()
 
 
-def steps(folder, bad=""):
-    """Return the exit code of CI, what it said, and the steps it asked for."""
-    with begin_steps(folder, bad) as process:
-        said = process.communicate(timeout=60)[0]
-    return process.returncode, said, (folder / "asked").read_text().split()
-
-
-STEPS = {"install", "lint", "types", "wheel", "docs", "demo"} | {
-    "check",
-    "slow",
-    "gates",
-    "doctest",
-    "notebooks",
-}
+STEPS = "install lint types wheel docs demo check slow gates doctest notebooks".split()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
@@ -219,7 +193,7 @@ def test_ci_asks_for_everything_once_and_says_what_each_said(tmp_path):
     assert code == 0, said
     assert asked[:2] == ["install", "lint"]
     assert sorted(asked) == sorted(STEPS)
-    assert STEPS <= set(
+    assert {*STEPS} <= set(
         re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
     )
     assert all(said.count(f"said by {name}\n") == 1 for name in STEPS)
@@ -233,29 +207,3 @@ def test_a_step_of_ci_that_fails_is_named_after_all_others_ran(tmp_path):
     assert sorted(asked) == sorted(STEPS)
     assert re.search(r"^Failed after \d+ s: slow$", said, re.M)
     assert "passed" not in said
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
-@pytest.mark.parametrize("bad", ["install", "lint"])
-def test_nothing_follows_a_checkout_that_is_wrong_at_once(bad, tmp_path):
-    code, said, asked = steps(tmp_path, bad=bad)
-    assert code == 1
-    assert re.search(rf"^Failed after \d+ s: {bad}$", said, re.M)
-    assert asked[-1] == bad
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="CI runs on Linux")
-def test_ci_that_is_stopped_leaves_no_process(tmp_path):
-    child = tmp_path / "child"
-    with begin_steps(tmp_path, sleeps="check") as process:
-        for _ in range(3000):
-            if child.exists() and child.read_text().strip():
-                break
-            time.sleep(0.01)
-        process.terminate()
-        said = process.communicate(timeout=30)[0]
-    assert process.returncode == 143
-    assert "=== check: stopped" in said
-    # Nor goes on what `make` had started; of one that has ended no command is left.
-    command = Path("/proc", child.read_text().strip(), "cmdline")
-    assert not (command.exists() and command.read_bytes())

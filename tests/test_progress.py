@@ -19,11 +19,6 @@ def test_a_bar_that_is_asked_for_is_shown_at_once(capfd):
     assert "loud" in capfd.readouterr().err
 
 
-def test_silence_returns_what_was_given():
-    items = range(3)
-    assert progress_bar(items, "quiet", False) is items
-
-
 def test_a_log_gets_a_line_every_ten_seconds(capfd, monkeypatch):
     clock = itertools.count(0.0, 4.0)  # Four seconds a step.
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
@@ -34,15 +29,6 @@ def test_a_log_gets_a_line_every_ten_seconds(capfd, monkeypatch):
         "validate lda: 2 of 8 checks in 12 s, number 1",
         "validate lda: 5 of 8 checks in 24 s, number 4",
     ]
-
-
-def test_a_bar_of_quick_steps_draws_nothing_in_a_terminal(capfd, monkeypatch):
-    """Also where each step is named: what is drawn early would be left there."""
-    monkeypatch.setattr(progress.sys.stderr, "isatty", lambda: True)
-    bar = progress_bar(range(3), "validate lda", None, "check")
-    for item in bar:
-        bar.set_postfix_str(f"number {item}")
-    assert capfd.readouterr().err == ""
 
 
 def test_a_bar_of_slow_steps_is_removed_at_the_end(capfd, monkeypatch):

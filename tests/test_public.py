@@ -8,8 +8,6 @@ A module is public where the stubs say so: ``probmetric`` and, from there on, wh
 import ast
 import doctest
 import json
-import pickle
-import pydoc
 import re
 import subprocess
 import sys
@@ -22,8 +20,6 @@ import pytest
 
 import probmetric as pm
 from probmetric._lazy import renamed
-from probmetric.models.lca import LCAParams
-from probmetric.plots import style
 from tests.learners import LEARNERS
 
 ROOT = Path(__file__).parents[1]
@@ -146,13 +142,6 @@ def test_a_callable_without_an_example_would_be_named():
     }
 
 
-def test_an_example_that_shows_nothing_would_be_named(monkeypatch):
-    monkeypatch.setattr(style.blank, "__doc__", ">>> import numpy as np")
-    assert without_example("probmetric.plots.style", {"blank"})
-    monkeypatch.setattr(style.blank, "__doc__", ">>> 1 + 1\n2")
-    assert not without_example("probmetric.plots.style", {"blank"})
-
-
 def test_the_package_has_few_public_names_beside_the_learners():
     assert len(set(pm.__all__) - set(LEARNERS)) <= 45
 
@@ -173,34 +162,6 @@ def test_every_stub_is_public_and_reached():
     assert {str(path) for path in PACKAGE.rglob("*.pyi")} == {
         str(stub_of(module)) for module in ROOMS
     }
-
-
-@pytest.mark.slow
-def test_all_names_load_at_once():
-    """As with EAGER_IMPORT=1, which other users of lazy_loader may set."""
-    subprocess.run(
-        [sys.executable, "-c", "import probmetric"],
-        check=True,
-        env={"EAGER_IMPORT": "1", "PYTHONPATH": str(ROOT)},
-    )
-
-
-def test_a_star_import_gives_the_public_names():
-    space: dict[str, object] = {}
-    exec("from probmetric import *", space)
-    assert set(pm.__all__) <= set(space)
-    assert space["LCA"] is pm.LCA
-
-
-def test_the_help_of_the_package_shows_what_it_is():
-    text = pydoc.render_doc(pm, renderer=pydoc.plaintext)
-    assert "Distances learned from data" in text
-
-
-@pytest.mark.parametrize("given", [pm.LCA(), LCAParams(1.0, 2.0), pm.evaluate])
-def test_public_objects_are_pickled(given):
-    again = pickle.loads(pickle.dumps(given))
-    assert type(again) is type(given)
 
 
 def test_a_misspelt_name_is_an_error_that_suggests_the_name():

@@ -3,7 +3,6 @@
 Memory is that of NumPy and the standard library, traced by ``tracemalloc``.
 """
 
-import gzip
 import tracemalloc
 import zipfile
 
@@ -52,36 +51,8 @@ def test_an_array_that_is_not_used_is_not_read(tmp_path):
         stored["X"]
 
 
-def test_many_arrays_are_read_in_one_pass(tmp_path, monkeypatch):
-    np.savez(tmp_path / "d.npz", **{f"a{k}": np.arange(k) for k in range(50)})
-    archive, opened = Archive(tmp_path / "d.npz"), []
-    plain = zipfile.ZipFile.__init__
-
-    def counted(*given, **more):
-        opened.append(given)
-        plain(*given, **more)
-
-    monkeypatch.setattr(zipfile.ZipFile, "__init__", counted)
-    assert {name: len(array) for name, array in archive.read().items()} == {
-        f"a{k}": k for k in range(50)
-    }
-    assert len(opened) == 1
-    assert archive.form("a4").shape == (4,)
-
-
 def test_an_npy_file_of_another_shape_than_it_holds_is_refused(tmp_path):
     path = tmp_path / "d.npy"
     path.write_bytes(header(f"({10**12}, 20)") + bytes(160))
     with pytest.raises(ValueError, match=r"^data: .* cannot be read"):
         pm.open(path)
-
-
-def test_columns_of_long_texts_can_be_left_out(tmp_path):
-    path = tmp_path / "t.csv.gz"
-    rows = [f"{k},{'note ' * 1000}{k},{'ab'[k % 2]}\n" for k in range(1500)]
-    with gzip.open(path, "wt", compresslevel=1) as file:
-        file.write("x,note,label\n" + "".join(rows))
-    data = pm.datasets.load(path, drop=["note"])
-    np.testing.assert_array_equal(data.X[:, 0], np.arange(1500))
-    assert data.target_names == ("a", "b")
-    assert pm.datasets.load(path, features=["x"]).X.shape == (1500, 1)

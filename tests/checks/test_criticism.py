@@ -92,19 +92,6 @@ def test_the_stored_table_reaches_its_targets():
         assert words.count(wanted) >= 0.8 * len(words) >= 4, arm
 
 
-@pytest.mark.study
-def test_error_rates_are_those_of_the_stored_table():
-    """A third of benchmarks/results/model_verdict.md, on other seeds."""
-    words = {
-        arm: [run(arm, seed)["overall"] for seed in range(1000, 1010)]
-        for arm in ARMS
-        if arm != "distance"
-    }
-    assert words.pop("right").count("adequate") >= 8
-    for arm, found in words.items():
-        assert found.count("conflict") >= 7, arm
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("labeled", [True, False])
 def test_a_fit_its_draws_and_stored_draws_have_one_verdict(labeled, tmp_path):
@@ -144,12 +131,3 @@ def test_the_figure_shows_the_judged_bins(random_pairs):
         np.testing.assert_array_equal(axis.lines[1].get_ydata(), bins["observed"])
         assert (bins["low"] <= bins["expected"] + 1e-9).all()
         assert bins["pairs"].sum() == 120
-
-
-def test_what_cannot_be_checked_is_refused():
-    with pytest.raises(ValueError, match=r"a fitted learner \(LCA, .*, got int"):
-        pm.check_model(3)
-    with pytest.raises(ValueError, match="got PairLDA"):
-        pm.check_model(pm.PairLDA())
-    with pytest.raises(Exception, match="not fitted"):
-        pm.check_model(pm.LCA())

@@ -66,6 +66,7 @@ def test_a_wrong_likelihood_scale_is_rejected():
     assert uniformity(ranks_under(1.6)).attrs["verdict"] == "disagree"
 
 
+@pytest.mark.long
 def test_a_posterior_that_ignores_the_data_is_rejected_by_the_log_likelihood_alone():
     table = uniformity(ranks_under(np.inf))
     failed = table["entry"].to_numpy()[table["verdict"].to_numpy() == "disagree"]
@@ -73,6 +74,7 @@ def test_a_posterior_that_ignores_the_data_is_rejected_by_the_log_likelihood_alo
     assert all(LOG_LIKELIHOOD in name for name in failed)
 
 
+@pytest.mark.long
 def test_ranks_are_counts_of_draws_in_every_simulation():
     ranks = ranks_under(1.0)
     symmetric = {"outer[0, 0]", "outer[0, 1]", "outer[1, 1]"}  # each entry once

@@ -13,7 +13,7 @@ import probmetric as pm
 from tests.estimators.test_precision import data
 from tests.learners import ESTIMATORS
 
-X, Y, PAIRS = data(0.0)
+X, Y = data(0.0)[:2]
 TEXT = {
     "array": X.astype(str),
     "objects": X.astype(str).astype(object),
@@ -58,16 +58,6 @@ def fit(name, X=X, y=Y, **settings):
     return model.fit(X) if name == "ClassicalMDS" else model.fit(X, y)
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    made = {}
-
-    def get(name):
-        return made[name] if name in made else made.setdefault(name, fit(name))
-
-    return get
-
-
 @pytest.mark.parametrize("name, setting, value", WRONG)
 def test_a_wrong_setting_is_named_with_what_was_expected(name, setting, value):
     message = rf"^{setting} must be .*got {re.escape(repr(value))}"
@@ -96,23 +86,6 @@ def test_a_column_of_categories_is_named_with_the_remedy():
         pm.nearest(pm.Mahalanobis(np.eye(3)), X, given, 1)
 
 
-@pytest.mark.parametrize("name", ["LDA", "RCA"])
-def test_an_unknown_argument_is_not_blamed_on_an_inner_class(name):
-    with pytest.raises(TypeError, match=r"^fit\(\) got .* 'weight'"):
-        getattr(pm, name)().fit(X, Y, weight=np.ones(len(Y)))
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_text_is_no_point_to_use_either(name, fitted):
-    for method in ("transform", "predict_proba", "score_samples"):
-        if hasattr(fitted(name), method):
-            with pytest.raises(ValueError, match=r"^X must have numeric columns, got "):
-                getattr(fitted(name), method)(TEXT["array"])
-    if hasattr(fitted(name), "pair_score"):
-        with pytest.raises(ValueError, match=r"^pairs must be numbers, got text"):
-            fitted(name).pair_score(PAIRS.astype(str))
-
-
 @pytest.mark.parametrize("kind", [list, lambda y: np.array(y, object), pd.Series])
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_labels_of_two_kinds_are_refused(name, kind):
@@ -121,13 +94,6 @@ def test_labels_of_two_kinds_are_refused(name, kind):
         said = r"^y must be numbers, got text or dates"
     with pytest.raises(ValueError, match=said):
         fit(name, y=kind(MIXED))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", sorted({*SUPERVISED} - {"KNeighborsRegressor"}))
-def test_what_is_right_passes(name):
-    frame = pd.DataFrame(X, columns=["a", "b", "c"]).astype(object)
-    assert fit(name, frame, [str(v) for v in Y]).n_features_in_ == 3
 
 
 @pytest.mark.parametrize("name", ["DCAGM", "EigDML", "LCA", "LCAClassifier", "PairLDA"])

@@ -82,17 +82,6 @@ def test_draws_give_no_weight_to_what_never_varied_either():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["LDA", "RCA"])
-def test_exact_draws_give_no_weight_to_what_never_varied(name):
-    constant = np.column_stack([X, np.full(len(X), 7.0)])
-    with pytest.warns(UserWarning, match="constant columns"):
-        model = getattr(pm, name)().fit(constant, y)
-    M = model.sample(n_draws=5)["posterior"]["M"].to_numpy()
-    assert np.all(M[..., 2, :] == 0)
-    assert np.all(M[..., 0, 0] > 0)
-
-
-@pytest.mark.long
 def test_folds_of_digits_do_not_fail_because_a_pixel_is_constant():
     digits = [a[:300] for a in load_digits(return_X_y=True)]
     model = make_pipeline(pm.LDA(), pm.KNeighborsClassifier())

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,13 @@ from numpyro.infer.util import log_density
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
-from sklearn.neighbors import KNeighborsClassifier
 
 import probmetric as pm
 from probmetric import DCAGM
 from probmetric.data.containers import Labeled
 from probmetric.inference.dca_gm.start import lda_rca
 from probmetric.models.dca_gm import dca_gm, unconstrain
+from tests.dump import assert_refused
 from tests.estimators.data_checks import OF_CLASSIFIERS
 
 
@@ -41,36 +42,11 @@ def mixed(iris):
         return DCAGM(prior_strength=20).fit(X, y[::3]), X
 
 
-@pytest.fixture(scope="module")
-def drawn(iris, fitted):
-    return fitted.sample("laplace", queries=iris[0][::50], n_chains=1, n_draws=200)
-
-
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("check", OF_CLASSIFIERS)
 def test_the_choice_of_a_prior_keeps_it_for_all_kinds_of_data(check):
     check("DCAGM", DCAGM(n_gaussians=1))
-
-
-@pytest.mark.long
-def test_it_classifies_and_maps_iris(iris, fitted):
-    X, y = iris
-    assert fitted.score(X, y) > 0.95
-    p = fitted.predict_proba(X)
-    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-12)
-    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[p.argmax(1)])
-    assert fitted.transform(X).shape == (150, 2)
-
-
-@pytest.mark.parametrize("kind", ["average_fisher", "subspace"])
-def test_metrics_drive_scikit_learns_neighbors(iris, fitted, kind):
-    X, y = iris
-    metric = fitted.get_metric(kind=kind)
-    Z = metric.transform(X)
-    ours = pm.KNeighborsClassifier(metric, 3, votes="count").fit(X[::2], y[::2])
-    theirs = KNeighborsClassifier(3).fit(Z[::2], y[::2])
-    np.testing.assert_array_equal(ours.predict(X[1::2]), theirs.predict(Z[1::2]))
 
 
 def test_metrics_in_input_units_see_the_classifiers_probabilities(iris, fitted):
@@ -173,26 +149,6 @@ def test_the_prior_of_a_fit_stands_in_the_model(iris):
     assert learned.fit_.objective != pytest.approx(float(found[1]), rel=1e-3)
 
 
-@pytest.mark.long
-def test_laplace_draws_become_a_posterior_over_metrics(iris, fitted, drawn):
-    X, _ = iris
-    posterior = drawn["posterior"]
-    assert posterior["J"].shape == (1, 200, 4, 4)
-    np.testing.assert_allclose(
-        posterior["class_probability"].to_numpy().sum(-1), 1, rtol=1e-10
-    )
-    metric = fitted.posterior_metric("intervals", draws=drawn, n_draws=50)
-    found = metric.interval(X[0], X[60], prob=0.9)
-    assert 0 < found.lower < found.upper
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("solver", ["hybrid", "hybrid_tied"])
-def test_the_papers_hybrid_is_an_option(iris, solver):
-    X, y = iris
-    assert DCAGM(solver=solver, n_gaussians=[1, 2, 3]).fit(X, y).score(X, y) > 0.95
-
-
 def test_a_class_no_larger_than_its_mixture_is_fitted(iris):
     X, y = iris
     rows = np.r_[0:2, 50:150]
@@ -221,22 +177,21 @@ def test_the_projection_tells_as_many_classes_apart_as_there_are(classes, d, row
         assert log_loss(y, plane.predict_proba(new)) > 0.6
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"n_components": 5}, "n_components must be a whole number in [1, 4], got 5"),
-        ({"covariance": "full"}, "covariance must be one of 'class', 'component'"),
-        ({"solver": "newton"}, "solver must be one of"),
-        ({"metric": "local_fisher"}, "metric must be one of 'average_fisher'"),
-        ({"regularization": 0}, "regularization must be a number in (0, "),
-        ({"n_gaussians": 0}, "n_gaussians"),
-        ({"prior_strength": -1}, "prior_strength must be"),
-        ({"prior_strength": "loo"}, "prior_strength must be"),
-    ],
-)
-def test_bad_options_are_refused_by_name(iris, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        DCAGM(**options).fit(*iris)
+REFUSED = [
+    {"n_components": 5},
+    {"covariance": "full"},
+    {"solver": "newton"},
+    {"metric": "local_fisher"},
+    {"regularization": 0},
+    {"n_gaussians": 0},
+    {"prior_strength": -1},
+    {"prior_strength": "loo"},
+]
+
+
+def test_bad_options_are_refused_by_name(iris):
+    calls = [partial(DCAGM(**options).fit, *iris) for options in REFUSED]
+    assert_refused(calls, "estimators/dca_gm.txt")
 
 
 def test_bad_data_are_refused_by_name(iris, fitted):
@@ -247,8 +202,3 @@ def test_bad_data_are_refused_by_name(iris, fitted):
         fitted.get_metric(kind="cosine")
     with pytest.raises(ValueError, match="a class with at least 2 rows"):
         DCAGM().fit(X[:3], [0, 1, 2])
-
-
-@pytest.mark.long
-def test_draws_say_what_they_are_of(drawn):
-    assert (drawn.attrs["model"], drawn.attrs["sum_of_weights"]) == ("dca_gm", 150.0)

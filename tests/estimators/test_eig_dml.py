@@ -90,13 +90,6 @@ def test_equal_points_of_two_classes_are_left_out_with_their_number():
     )
 
 
-def test_one_feature_with_equal_points_of_two_classes_learns():
-    line = TWINS[:, 1:]
-    with pytest.warns(UserWarning, match="have two equal points"):
-        learned = EigDML(n_impostors=4).fit(line, CLASSES)
-    assert learned.components_[0, 0] > 0
-
-
 def test_pairs_of_equal_points_only_are_an_error_that_names_n_impostors():
     with (
         pytest.warns(UserWarning, match="4 of 4 pairs"),

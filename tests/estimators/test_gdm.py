@@ -13,6 +13,7 @@ from probmetric import plots
 from probmetric.data import site_pairs
 from probmetric.inference.gdm.bootstrap import site_weights
 from probmetric.storage import posterior_of
+from tests.dump import assert_refused
 
 
 def world(seed=0, n=40, n_species=80):
@@ -166,15 +167,6 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
     assert width["laplace"] < width["bootstrap"]
 
 
-def test_tables_of_the_same_sites_in_another_order_are_refused():
-    X, table = (pd.DataFrame(values) for values in world(n=10))
-    with pytest.raises(ValueError, match="the sites in the order of X, got another"):
-        pm.GDM().fit_sites(X, table[::-1])
-    # No word of order where labels are not the same, or one has none.
-    pm.GDM().fit_sites(X, table.set_index(np.arange(len(X)) + 3))
-    pm.GDM().fit_sites(X, table[::-1].to_numpy().tolist())
-
-
 def test_curves_bear_the_names_of_columns(fitted):
     X, table = world()
     named = pm.GDM().fit_sites(pd.DataFrame(X, columns=["rain", "pH"]), table).curves()
@@ -186,33 +178,22 @@ def test_curves_bear_the_names_of_columns(fitted):
 
 LINE = np.arange(4.0)[:, None]
 REFUSED = [
-    (lambda: pm.GDM(knots=[[0.0, 1.0]]).fit_sites(*world(n=10)), r"knots .* \(2, k\)"),
-    (
-        lambda: pm.GDM(knots=[[1.0, 0.0], [0.0, 1.0]]).fit_sites(*world(n=10)),
-        "knots must ascend",
+    lambda: pm.GDM(knots=[[0.0, 1.0]]).fit_sites(*world(n=10)),
+    lambda: pm.GDM(knots=[[1.0, 0.0], [0.0, 1.0]]).fit_sites(*world(n=10)),
+    lambda: pm.GDM().fit_sites(LINE, np.ones((4, 2))),
+    lambda: pm.GDM().fit_sites(LINE, np.eye(4)),
+    lambda: (
+        pm.GDM()
+        .fit_sites([[0.0], [1.0]], [[1, 1, 0], [0, 1, 1]])
+        .posterior_metric("intervals")
     ),
-    (lambda: pm.GDM().fit_sites(LINE, np.ones((4, 2))), "that share all"),
-    (lambda: pm.GDM().fit_sites(LINE, np.eye(4)), "that share none"),
-    (
-        lambda: (
-            pm.GDM()
-            .fit_sites([[0.0], [1.0]], [[1, 1, 0], [0, 1, 1]])
-            .posterior_metric("intervals")
-        ),
-        "requires at least 3 sites, got 2",
-    ),
-    (
-        lambda: (
-            pm.GDM()
-            .fit_sites(LINE, np.tril(np.ones((4, 4))))
-            .pair_distance(np.ones((1, 2, 2)))
-        ),
-        "pairs must have 1 features, as in fit, got 2",
+    lambda: (
+        pm.GDM()
+        .fit_sites(LINE, np.tril(np.ones((4, 4))))
+        .pair_distance(np.ones((1, 2, 2)))
     ),
 ]
 
 
-@pytest.mark.parametrize("call, message", REFUSED)
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_input_is_refused():
+    assert_refused(REFUSED, "estimators/gdm.txt")

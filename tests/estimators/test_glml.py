@@ -1,36 +1,16 @@
 """GLML: scikit-learn's contract, scales, draws, baselines, small and bad data."""
 
-import pickle
-import warnings
 from copy import copy
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.linalg import expm, logm
-from sklearn.base import clone
 from sklearn.datasets import load_iris
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import estimator_checks
 
 from probmetric.estimators.glml import GLML
-from probmetric.metric import LocalMahalanobis
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_fit2d_1feature,
-        estimator_checks.check_fit2d_1sample,
-        estimator_checks.check_classifiers_one_label,
-        estimator_checks.check_classifiers_classes,
-    ],
-)
-def test_checks_that_depend_on_data_pass_with_folds_and_draws(check):
-    with warnings.catch_warnings(action="ignore"):
-        check("GLML", GLML(n_draws=2))
+from tests.dump import assert_refused
 
 
 def halves():
@@ -54,20 +34,6 @@ def test_it_classifies(fitted):
     # A row alone, and in other company.
     np.testing.assert_allclose(fitted.predict_proba(X_new[8:9])[0], found[8], atol=1e-9)
     np.testing.assert_allclose(fitted.predict_proba(X_new[::-1]), found[::-1])
-
-
-@pytest.mark.long
-def test_draws_are_reproducible_and_the_metric_pickles(fitted):
-    X, y, X_new, _ = halves()
-    again = clone(fitted).fit(X, y)
-    np.testing.assert_array_equal(
-        again.predict_proba(X_new), fitted.predict_proba(X_new)
-    )
-    metric = pickle.loads(pickle.dumps(fitted)).get_metric()
-    assert isinstance(metric, LocalMahalanobis)
-    np.testing.assert_array_equal(
-        metric.matrix_at(X_new[:3]), fitted.local_metric(X_new[:3])
-    )
 
 
 @pytest.mark.long
@@ -121,70 +87,41 @@ def test_singular_matrices_have_no_logarithm(fitted):
         model.local_metric_summary(X[:2])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"rule": "zero_bias", "densities": "mle", "n_draws": 0},
-        {"rule": "fisher", "n_draws": 0, "covariance": "tied"},
-        {"rule": "regularised", "n_draws": 0, "covariance": "diagonal"},
-    ],
-    ids=lambda o: o["rule"],
-)
-def test_every_rule_serves_in_a_pipeline(options):
-    X, y, X_new, y_new = halves()
-    model = make_pipeline(
-        StandardScaler(), GLML(votes="count", random_state=0, **options)
-    )
-    assert model.fit(X, y).score(X_new, y_new) > 0.85
+OPTIONS = [
+    {"rule": "best"},
+    {"gamma": -1.0},
+    {"gamma": "loo"},
+    {"prior": "flat"},
+    {"densities": "mle"},
+    {"rule": "expected_bias"},
+    {"n_draws": -1},
+    {"votes": "hard"},
+    {"standardize": "no"},
+    {"n_neighbors": 0},
+    {"missing": "drop"},
+]
 
 
-@pytest.mark.long
-def test_fewer_points_than_features_and_classes_of_one():
-    X, y = np.random.default_rng(1).normal(size=(5, 10)), np.array([0, 0, 1, 2, 3])
-    model = GLML(n_neighbors=3, n_draws=0, gamma=0.1).fit(X, y)
-    assert np.isfinite(model.predict_proba(X)).all()
-    assert np.isfinite(model.local_metric(X[:3])).all()
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"rule": "best"}, "rule must be one of"),
-        ({"gamma": -1.0}, "gamma must be a number"),
-        ({"gamma": "loo"}, "gamma must be .*'cv'.* got 'loo'"),
-        ({"prior": "flat"}, "prior must be one of 'cv', 'evidence'"),
-        ({"densities": "mle"}, "n_draws must be 0"),
-        ({"rule": "expected_bias"}, "rule must be one of 'min_norm'"),
-        ({"n_draws": -1}, "n_draws must be a whole number"),
-        ({"votes": "hard"}, "votes must be"),
-        ({"standardize": "no"}, "standardize must be True or False, got 'no'"),
-        ({"n_neighbors": 0}, "n_neighbors must be"),
-        ({"missing": "drop"}, "missing must be one of"),
-    ],
-)
-def test_bad_options_are_refused_by_name(options, message):
+def test_bad_options_are_refused_by_name():
     X, y, _, _ = halves()
-    with pytest.raises(ValueError, match=message):
-        GLML(**options).fit(X, y)
+    calls = [partial(GLML(**options).fit, X, y) for options in OPTIONS]
+    assert_refused(calls, "estimators/glml_options.txt")
 
 
 BAD = {
-    "one class": (lambda X, y: (X, 0 * y), "y must have at least 2 classes"),
-    "constant features": (lambda X, y: (0 * X, y), "column that is not constant"),
-    "one point a class": (lambda X, y: (X[::25], y[::25]), "within the classes"),
-    "NaN": (lambda X, y: (np.where(X > 7, np.nan, X), y), "NaN"),
-    "no ridge with n ≤ d": (lambda X, y: (X[::8], y[::8]), "shrinkage must be above"),
+    "one class": lambda X, y: (X, 0 * y),
+    "constant features": lambda X, y: (0 * X, y),
+    "one point a class": lambda X, y: (X[::25], y[::25]),
+    "NaN": lambda X, y: (np.where(X > 7, np.nan, X), y),
+    "no ridge with n ≤ d": lambda X, y: (X[::8], y[::8]),
 }
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_data_are_refused_by_name(case):
-    change, message = BAD[case]
+def test_bad_data_are_refused_by_name():
     X, y, _, _ = halves()
-    plain = {"densities": "mle", "n_draws": 0, "shrinkage": 0.0}
-    with pytest.raises(ValueError, match=message):
-        GLML(**plain).fit(*change(X, y))
+    plain = GLML(densities="mle", n_draws=0, shrinkage=0.0)
+    calls = {name: partial(plain.fit, *change(X, y)) for name, change in BAD.items()}
+    assert_refused(calls, "estimators/glml_data.txt")
 
 
 @pytest.mark.long
@@ -240,25 +177,23 @@ def test_draws_stand_for_the_metrics_that_the_fit_averages(fitted, tmp_path):
         assert np.abs(ours.matrix_at(X_new) / own.matrix_at(X_new) - 1).max() > 0.01
 
 
+WITHOUT_DRAWS = [
+    ({}, {}),
+    ({}, {"method": "nuts"}),
+    ({"densities": "mle"}, {"n_draws": 7}),
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "settings, options, message",
-    [
-        ({}, {}, "n_draws must be at least 1"),
-        ({}, {"method": "nuts"}, "method must be one of 'exact', got 'nuts'"),
-        (
-            {"densities": "mle"},
-            {"n_draws": 7},
-            "densities must be 'posterior'",
-        ),
-    ],
-)
-def test_posteriors_without_draws_are_refused(settings, options, message):
+def test_posteriors_without_draws_are_refused():
     X, y, _, _ = halves()
-    model = GLML(**{"n_draws": 0, "gamma": 0.0, "random_state": 0, **settings})
-    model.fit(X, y)
-    with pytest.raises(ValueError, match=message):
-        model.posterior_metric("prediction", **options)
+
+    def posterior(settings, options):
+        model = GLML(**{"n_draws": 0, "gamma": 0.0, "random_state": 0, **settings})
+        model.fit(X, y).posterior_metric("prediction", **options)
+
+    calls = [partial(posterior, *given) for given in WITHOUT_DRAWS]
+    assert_refused(calls, "estimators/glml_draws.txt")
 
 
 @pytest.mark.long
@@ -285,14 +220,3 @@ def test_of_noise_nothing_is_learned_and_intervals_are_refused():
         model.get_metric().dissimilarity(X[0], X),
         rtol=1e-9,
     )
-
-
-def test_a_fit_of_an_earlier_version_is_read(fitted):
-    """Its attributes, without those that are new."""
-    X_new = halves()[2]
-    state = fitted.__getstate__()
-    old = GLML.__new__(GLML)
-    old.__setstate__({k: v for k, v in state.items() if k not in ("prior", "frame_")})
-    assert old.get_params()["prior"] == "cv"
-    assert "GLML" in repr(old)
-    np.testing.assert_array_equal(old.predict_proba(X_new), fitted.predict_proba(X_new))

@@ -1,5 +1,6 @@
 """``HierarchicalLCA``: scikit-learn's contract, groups, units, draws, bad input."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import probmetric as pm
 from probmetric.estimators.hierarchical_lca import HierarchicalLCA
 from probmetric.registry import fit_named, takes_groups
+from tests.dump import assert_refused
 
 X, Y = load_wine(return_X_y=True)
 X = X[:, :3]
@@ -157,30 +159,23 @@ def of_draws(model, draws):
 
 FAR = np.where(Y == 2, "far", "near")
 REFUSED = [
-    (lambda m: HierarchicalLCA().fit(X, Y, groups=SITE[:5]), r"groups .*\(178,\)"),
-    (lambda m: HierarchicalLCA().fit(X, Y, groups=Y), r"groups must .* sizes"),
-    (lambda m: HierarchicalLCA().fit(X, Y, groups=FAR), r"\[48\] in group 'far'"),
-    (lambda m: m.same_probability(PAIRS, groups=SITE[:5]), r"groups .*\(40,\)"),
-    (lambda m: m.same_probability(PAIRS, groups=[0] * 40), r"groups must be text.* 0"),
-    (lambda m: m.posterior_metric("prediction", group=0), "group must be text.* 0"),
-    (lambda m: m.get_metric(["a", "b"]), "group must be one label, got"),
-    (lambda m: m.get_metric(float("nan")), "group must be one label, got"),
-    (
-        lambda m: of_draws(m, pm.LCA().fit(X, Y).sample("laplace", n_draws=2)),
-        "draws must come from HierarchicalLCA",
-    ),
-    (
-        lambda m: of_draws(m, draws_of(np.where(SITE == "c", "d", SITE))),
-        "draws must have the groups",
-    ),
-    (lambda m: one_far_point(None), r"^X: the fit did not end at a maximum"),
+    lambda m: HierarchicalLCA().fit(X, Y, groups=SITE[:5]),
+    lambda m: HierarchicalLCA().fit(X, Y, groups=Y),
+    lambda m: HierarchicalLCA().fit(X, Y, groups=FAR),
+    lambda m: m.same_probability(PAIRS, groups=SITE[:5]),
+    lambda m: m.same_probability(PAIRS, groups=[0] * 40),
+    lambda m: m.posterior_metric("prediction", group=0),
+    lambda m: m.get_metric(["a", "b"]),
+    lambda m: m.get_metric(float("nan")),
+    lambda m: of_draws(m, pm.LCA().fit(X, Y).sample("laplace", n_draws=2)),
+    lambda m: of_draws(m, draws_of(np.where(SITE == "c", "d", SITE))),
+    lambda m: one_far_point(None),
 ]
 
 
-@pytest.mark.parametrize("call, message", REFUSED)
-def test_bad_input_is_refused(fitted, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(fitted)
+def test_bad_input_is_refused(fitted):
+    calls = [partial(call, fitted) for call in REFUSED]
+    assert_refused(calls, "estimators/hierarchical_lca.txt")
 
 
 def test_numbers_are_no_labels_of_text():

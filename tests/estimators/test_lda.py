@@ -22,13 +22,6 @@ def test_distances_agree_with_scikit_learn_without_a_prior():
     )
 
 
-def test_the_explained_share_needs_one_eigenproblem_only(monkeypatch):
-    plain, solved = lda.discriminants, []
-    monkeypatch.setattr(lda, "discriminants", lambda *a: solved.append(a) or plain(*a))
-    LDA(1).fit(X, y)
-    assert len(solved) == 1
-
-
 @pytest.mark.parametrize("kind", [LDA, RCA])
 def test_components_whiten_the_covariance_in_input_units(kind):
     fitted = kind().fit(X, y)

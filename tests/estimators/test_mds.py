@@ -1,6 +1,7 @@
 """``ClassicalMDS``: scikit-learn's conventions, its embedding, and bad input."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.datasets import load_wine
 
 from probmetric.estimators.mds import ClassicalMDS
 from probmetric.metric import Mahalanobis
+from tests.dump import assert_refused
 
 X = load_wine().data
 X = (X - X.mean(0)) / X.std(0)
@@ -85,26 +87,19 @@ def changed(row, column, value, both=True):
 
 
 BAD = {
-    "missing": (
-        changed(1, 2, np.nan),
-        r"D must have no missing dissimilarities, got 2 NaN",
-    ),
-    "infinite": (changed(1, 2, np.inf), "D must be finite"),
-    "negative": (changed(1, 2, -1.0), r"D must be ≥ 0"),
-    "one-sided": (
-        changed(1, 2, 99.0, both=False),
-        r"symmetric, got D\[1, 2\]",
-    ),
-    "diagonal": (changed(3, 3, 1.0), r"diagonal of zeros, got D\[3, 3\] = 1"),
-    "not square": (D[:, :50], r"D must be square, got shape \(178, 50\)"),
+    "missing": changed(1, 2, np.nan),
+    "infinite": changed(1, 2, np.inf),
+    "negative": changed(1, 2, -1.0),
+    "one-sided": changed(1, 2, 99.0, both=False),
+    "diagonal": changed(3, 3, 1.0),
+    "not square": D[:, :50],
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_dissimilarities_are_refused(name):
-    matrix, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        ClassicalMDS(metric="precomputed").fit(matrix)
+def test_bad_dissimilarities_are_refused():
+    fit = ClassicalMDS(metric="precomputed").fit
+    calls = {name: partial(fit, matrix) for name, matrix in BAD.items()}
+    assert_refused(calls, "estimators/mds.txt")
 
 
 class Divergence:

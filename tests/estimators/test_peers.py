@@ -6,7 +6,6 @@ Each is in docs/other_libraries.md; meanings that a learner's own tests hold are
 import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 
 import probmetric as pm
@@ -49,11 +48,6 @@ def test_metric_learn_preprocessors_may_be_functions(learned):
     np.testing.assert_array_equal(called.transform([2, 1]), called.transform(X[[2, 1]]))
 
 
-def test_differs_from_metric_learn_no_verbose():
-    for learner in (pm.LCA(), pm.PairLDA(), pm.EigDML(), pm.LDA(), pm.DCAGM()):
-        assert "verbose" not in learner.get_params()
-
-
 @pytest.mark.parametrize(
     "strategy, rate",
     [("accuracy", None), ("f_beta", None), ("max_tpr", 0.5), ("max_tnr", 0.5)],
@@ -83,13 +77,6 @@ def test_differs_from_metric_learn_no_negative_threshold_or_beta(learned):
         pm.PairLDA().fit_pairs(PAIRS, SAME).set_threshold(-1.0)
     with pytest.raises(ValueError, match=r"^beta must be"):
         learned.calibrate_threshold(PAIRS, SAME, "f_beta", beta=-1.0)
-
-
-def test_metric_learn_says_what_is_not_fitted():
-    unfitted = pm.PairLDA()
-    for call in (unfitted.pair_distance, unfitted.transform, unfitted.predict):
-        with pytest.raises(NotFittedError):
-            call(PAIRS)
 
 
 def test_differs_from_metric_learn_labels_give_no_threshold():

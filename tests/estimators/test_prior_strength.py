@@ -10,6 +10,10 @@ from probmetric.data.pairs import all_pairs
 from tests.estimators.data_checks import OF_TRANSFORMERS
 
 X, y = load_wine(return_X_y=True)
+OF_PAIRS = [
+    pm.PairLDA(),
+    pytest.param(pm.EigDML(pairs="all"), marks=pytest.mark.long),
+]
 LEARNERS = [pm.LDA(), pm.RCA(), pm.PairLDA(), pm.EigDML()]
 CHOOSING = [
     *(pm.LDA(), pm.RCA(), pm.PairLDA(), pm.PairLDA(method="rca", pairs="nearest")),
@@ -51,7 +55,7 @@ def test_a_given_rank_is_kept_even_if_nothing_is_learned():
     assert chosen.components_.shape == (6, 6)
 
 
-@pytest.mark.parametrize("learner", [pm.PairLDA(), pm.EigDML(pairs="all")], ids=repr)
+@pytest.mark.parametrize("learner", OF_PAIRS, ids=repr)
 def test_pairs_handed_in_choose_no_prior_and_count_for_a_number(learner):
     few, labels = X[::4], y[::4]
     pairs = all_pairs(few, labels)

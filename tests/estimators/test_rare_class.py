@@ -19,11 +19,11 @@ LEARNERS = [
     pm.LDA(),
     pm.RCA(),
     pm.PairLDA(),
-    pm.EigDML(),
+    pytest.param(pm.EigDML(), marks=pytest.mark.long),
     pm.LCA(),
-    pm.LCA(regularization="cv"),
+    pytest.param(pm.LCA(regularization="cv"), marks=pytest.mark.long),
     pm.LCA(pairs="impostors"),
-    pm.DCAGM(),
+    pytest.param(pm.DCAGM(), marks=pytest.mark.long),
 ]
 
 
@@ -49,12 +49,6 @@ def test_a_class_of_one_row_is_a_warning_with_its_name(learner):
     with pytest.warns(UserWarning, match="y: class 'rare' has only one row"):
         metric = learner.fit(X, Y).get_metric()
     assert np.isfinite(metric.pairwise(X, X)).all()
-
-
-def test_a_classifier_learns_a_class_of_one_row():
-    with pytest.warns(UserWarning, match="class 'rare' has only one row"):
-        model = pm.LCAClassifier().fit(X, Y)
-    assert model.predict(X[-1:]).tolist() == ["rare"]
 
 
 @pytest.mark.filterwarnings(

@@ -50,6 +50,7 @@ LEARNERS = {
 }
 
 
+BY_FOLDS = "LCA cv", "LCA rank", "DCAGM", "GLML", "EigDML"
 OTHERS = {
     "RCA": (lambda: pm.RCA(), [distances, same]),
     "HierarchicalLCA": (lambda: pm.HierarchicalLCA(spread=0.5), [distances]),
@@ -58,13 +59,19 @@ OTHERS = {
 }
 
 
+def cases(names):
+    """Mark learners that choose by folds, which fit many times."""
+    long = pytest.mark.long
+    return [pytest.param(n, marks=long if n in BY_FOLDS else ()) for n in names]
+
+
 @cache
 def plain(name):
     return (LEARNERS | OTHERS)[name][0]().fit(X, Y)
 
 
 @pytest.mark.filterwarnings("ignore:EigDML.*equal points")
-@pytest.mark.parametrize("name", LEARNERS | OTHERS)
+@pytest.mark.parametrize("name", cases(LEARNERS | OTHERS))
 def test_other_units_of_features_give_the_same_fit(name, monkeypatch):
     make, results = (LEARNERS | OTHERS)[name]
     wanted = [result(plain(name), np.arange(4)) for result in results]
@@ -79,7 +86,7 @@ def test_other_units_of_features_give_the_same_fit(name, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:EigDML.*equal points")
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", cases(LEARNERS))
 def test_shuffled_rows_and_permuted_columns_give_the_same_fit(name):
     make, results = LEARNERS[name]
     every = np.arange(4)

@@ -1,7 +1,7 @@
 """``TripletEmbedding``: places, numbers of objects, draws, bad input."""
 
-import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import probmetric as pm
 from probmetric import storage
+from tests.dump import assert_refused
 
 
 def answers(seed=0, n=12, size=400, p=2):
@@ -118,44 +119,28 @@ def test_a_fit_that_ends_at_no_mode_warns():
     assert any("gap_ is infinite" in str(w.message) for w in seen)
 
 
-def test_even_odds_are_half_right_whichever_answer_came(fitted):
-    model = copy.deepcopy(fitted)
-    model.embedding_[10:] = model.embedding_[:1]  # Three objects in one place.
-    for y in (0, 1):
-        assert model.score([[0, 10, 11], [1, 10, 11]], [y, y]) == 0.5
+REFUSED = [
+    ({}, [[0, 1, 1]], None),
+    ({"n_objects": 3}, [[0, 1, 3]], None),
+    ({}, [[0, 1, 2.5]], None),
+    ({}, [[0, 1, -2], [0, 1, 2]], None),
+    ({}, [[0, 1, np.nan]], None),
+    ({"n_objects": 3}, [[0, 1, -1]], None),
+    ({}, [[0, 1, 1e300]], None),
+    ({}, [[0, 1, 2], [0, 2, 1]], None),
+    ({}, [[0, 1, 2], [3, 4, 5]], None),
+    ({}, [[0, 1, 2]], [3]),
+    ({}, [[0, 1], [1, 2]], None),
+    ({"n_components": 0}, [[0, 1, 2]], None),
+]
 
 
-def test_pickles_from_before_the_folder_load():
-    _, rows, y = answers(size=60)
-    now = b"triplet_comparisons.estimator\n"
-    model = pm.TripletMetric(preprocessor=answers()[0]).fit_triplets(rows, y)
-    kept = pickle.dumps(model, protocol=0)
-    assert kept.count(now) == 1
-    old = pickle.loads(kept.replace(now, b"triplet_comparisons\n"))
-    assert type(old) is pm.TripletMetric
-    np.testing.assert_array_equal(old.components_, model.components_)
-
-
-@pytest.mark.parametrize(
-    "settings, triplets, y, said",
-    [
-        ({}, [[0, 1, 1]], None, r"3 \(for 2 components\) to 2000 objects, got 2"),
-        ({"n_objects": 3}, [[0, 1, 3]], None, r"row numbers of X \(0 to 2\), got 3"),
-        ({}, [[0, 1, 2.5]], None, "triplets must be row numbers"),
-        ({}, [[0, 1, -2], [0, 1, 2]], None, "integers of at least 0, got -2"),
-        ({}, [[0, 1, np.nan]], None, "integers of at least 0, got nan"),
-        ({"n_objects": 3}, [[0, 1, -1]], None, r"row numbers of X \(0 to 2\), got -1"),
-        ({}, [[0, 1, 1e300]], None, r"to 2000 objects, got 1e\+300"),
-        ({}, [[0, 1, 2], [0, 2, 1]], None, "cancel exactly"),
-        ({}, [[0, 1, 2], [3, 4, 5]], None, "got 2 groups"),
-        ({}, [[0, 1, 2]], [3], "y must be pair labels"),
-        ({}, [[0, 1], [1, 2]], None, r"of shape \(N, 3\)"),
-        ({"n_components": 0}, [[0, 1, 2]], None, "n_components"),
-    ],
-)
-def test_bad_input_is_refused(settings, triplets, y, said):
-    with pytest.raises(ValueError, match=said):
-        pm.TripletEmbedding(**settings).fit(triplets, y)
+def test_bad_input_is_refused():
+    calls = [
+        partial(pm.TripletEmbedding(**settings).fit, triplets, y)
+        for settings, triplets, y in REFUSED
+    ]
+    assert_refused(calls, "estimators/triplet_embedding.txt")
 
 
 @pytest.mark.long
@@ -208,14 +193,6 @@ def test_names_of_objects_are_numbers_in_sorted_order():
         named.predict([["ant", "fox", "bee"]])
     with pytest.raises(ValueError, match="as in fit, got 'ant'"):
         plain.predict([["ant", "cow", "bee"]])
-
-
-def test_the_map_of_a_fit_is_its_embedding():
-    rng = np.random.default_rng(8)
-    triplets = np.stack([rng.permutation(6)[:3] for _ in range(60)])
-    fit = pm.TripletEmbedding(3).fit(triplets)
-    shown = pm.plots.objects(fit).axes[0].collections[0].get_offsets()
-    np.testing.assert_allclose(shown, fit.embedding_[:, :2], atol=1e-9)
 
 
 @pytest.mark.long
@@ -273,15 +250,6 @@ def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
     assert 0.09 < learned.lapse_rate_ < 0.21
     assert abs(float(drawn.mean()) - learned.lapse_rate_) < 0.01
     assert 0.005 < float(drawn.std()) < 0.03
-
-
-def test_pickles_of_fits_before_learned_lapse_rates_predict():
-    old = pm.TripletEmbedding(1, lapse_rate=0.1).fit([[0, 1, 2], [0, 1, 3], [1, 0, 3]])
-    P = old.triplet_probability([[0, 1, 2]])
-    del old.lapse_rate_
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(old)).triplet_probability([[0, 1, 2]]), P
-    )
 
 
 def test_lapse_rates_outside_0_to_1_are_refused():

@@ -48,19 +48,6 @@ def data(n, d=3):
     return {"A": A, "B": B, "same": same, "group": rng.integers(0, 3, n)}
 
 
-def student(data, width):
-    """A coincidence kernel with heavy tails: P(same) falls as a power far apart."""
-    delta = data["A"] - data["B"]
-    with numpyro.plate("feature", delta.shape[1]):
-        scale = numpyro.sample("scale", dist.HalfNormal(width))
-    nu = numpyro.sample("nu", dist.Gamma(2.0, 0.5))
-    b = numpyro.sample("b", dist.Exponential(1.0))
-    squared = ((delta * scale) ** 2).sum(1)
-    log_p = -(b + 0.5 * (nu + 1) * jnp.log1p(squared / nu))
-    with numpyro.plate("pair", len(delta)):
-        numpyro.sample("same", Coincidence(log_p), obs=data["same"])
-
-
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -82,23 +69,3 @@ def test_a_model_of_the_notebook_is_calibrated(space, name, given):
     found = pm.sbc(space[name], data(25), n_simulations=300, **{**FAST, **given})
     assert found.table.attrs["verdict"] != "disagree", str(found)
     assert not found.missed
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::probmetric.inference.sampling.SamplingWarning")
-def test_the_fifth_model_goes_from_story_to_neighbors():
-    found = pm.sbc(student, data(25), args=(1.0,), n_simulations=300, **FAST)
-    assert found.verdict == "agree", str(found)
-    pairs = data(200)
-    squared = (((pairs["A"] - pairs["B"]) * [1.5, 0.8, 0.0]) ** 2).sum(1)
-    p = np.exp(-0.2 - 2 * np.log1p(squared / 3))
-    pairs["same"] = np.random.default_rng(1).binomial(1, p)
-    draws = pm.sample(student, pairs, args=(1.0,), n_chains=2, n_draws=300)
-    metric = pm.draws_to_metric(
-        *(draws, "prediction"),
-        n_draws=50,
-        to_metric=lambda sites: np.diag(sites["scale"]),
-    )
-    scale = np.mean([np.diag(draw.factor) for draw in metric.draws], 0)
-    assert scale[0] > scale[2]
-    assert pm.nearest(metric.mean_metric(), np.zeros((1, 3)), pairs["A"], 3)[1].shape

@@ -1,7 +1,5 @@
 """``LCA(n_anchors=)``: what is stored, and which settings do not go with it."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.stats import t
@@ -9,6 +7,7 @@ from scipy.stats import t
 import probmetric as pm
 from benchmarks.anchors import DF, population
 from probmetric.large.source import labels_of
+from tests.dump import assert_refused
 from tests.large.test_neighbors import Parts
 
 
@@ -81,14 +80,6 @@ def test_a_fit_says_its_anchors_and_error_in_input_units(data, fitted, whole):
 
 
 @pytest.mark.long
-def test_the_same_seed_draws_the_same_anchors(data, fitted):
-    again = pm.LCA(n_anchors=300).fit(*data)
-    assert again.components_.tobytes() == fitted.components_.tobytes()
-    other = pm.LCA(n_anchors=300, random_state=1).fit(*data)
-    assert (other.components_ != fitted.components_).any()
-
-
-@pytest.mark.long
 def test_p_same_uses_the_votes_of_all_rows(data, fitted, whole):
     X, y = data
     ends = np.stack([X[:40] + 0.1, X[-40:] + 0.1], 1)
@@ -97,13 +88,6 @@ def test_p_same_uses_the_votes_of_all_rows(data, fitted, whole):
     on_disk = pm.LCA(n_anchors=300).fit(Labeled(X, y, [400, 500]))
     with pytest.raises(ValueError, match="requires a fit to labels in memory"):
         on_disk.same_probability(ends)
-
-
-def test_a_fit_is_pickled_and_used(data, fitted):
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.transform(data[0]), fitted.transform(data[0]))
-    draws = again.sample("laplace", n_draws=3, n_chains=1)
-    assert draws["posterior"]["M"].shape == (1, 3, 3, 3)
 
 
 def test_a_later_fit_of_all_points_forgets_the_anchors(data):
@@ -117,17 +101,6 @@ def test_a_later_fit_of_all_points_forgets_the_anchors(data):
     lca.fit_pairs(pairs, (data[1][:60] == data[1][60:120]).astype(int))
     assert not hasattr(lca, "n_anchors_")
     assert not hasattr(lca, "matrix_error_")
-
-
-def test_weights_are_refused_as_they_would_thin_the_rows(data):
-    with pytest.raises(ValueError, match="sample_weight must be None if anchors"):
-        pm.LCA(**QUICK).fit(*data, sample_weight=np.ones(900))
-
-
-def test_intervals_of_other_data_are_refused(data):
-    lca = pm.LCA(**QUICK).fit(*data)
-    with pytest.raises(ValueError, match="anchors is in matrix_error_"):
-        lca.posterior_metric("intervals")
 
 
 @pytest.mark.long
@@ -152,28 +125,17 @@ def test_a_source_in_several_cuts_gives_nearly_the_same_bits(data):
         np.testing.assert_allclose(other, maps[0], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        (np.repeat("a", 900), r"y must have .* {'a': 900}"),
-        (np.array(["a"] * 899 + ["b"]), r"y must have .* 'b': 1"),
-        (None, r"X must have labels .* labeled=False"),
-    ],
-)
-def test_a_source_that_cannot_be_learned_from_is_refused(data, y, message):
-    with pytest.raises(ValueError, match=message):
-        pm.LCA().fit(Labeled(data[0], y, (900,)))
-
-
-def test_a_source_has_its_own_labels(data):
+def test_what_cannot_be_learned_from_is_refused(data):
     X, y = data
-    with pytest.raises(ValueError, match="y must be None for data on disk"):
-        pm.LCA().fit(Labeled(X, y, (900,)), y)
-
-
-def test_a_value_that_is_not_finite_is_named(data):
-    X, y = data
-    X = X.copy()
-    X[450, 1] = np.nan
-    with pytest.raises(ValueError, match="nan in column 'x1' of row"):
-        pm.LCA(**QUICK).fit(Labeled(X, y, (400, 500)))
+    lca, fitted = pm.LCA(**QUICK), pm.LCA(**QUICK).fit(*data)
+    hole = np.where(np.arange(2700).reshape(900, 3) == 1351, np.nan, X)
+    calls = {
+        "weights": lambda: lca.fit(*data, sample_weight=np.ones(900)),
+        "intervals": lambda: fitted.posterior_metric("intervals"),
+        "one class": lambda: lca.fit(Labeled(X, np.repeat("a", 900), (900,))),
+        "one row": lambda: lca.fit(Labeled(X, np.array(["a"] * 899 + ["b"]), (900,))),
+        "no labels": lambda: lca.fit(Labeled(X, None, (900,))),
+        "labels": lambda: lca.fit(Labeled(X, y, (900,)), y),
+        "NaN": lambda: lca.fit(Labeled(hole, y, (400, 500))),
+    }
+    assert_refused(calls, "estimators/lca_anchors.txt")

@@ -1,5 +1,7 @@
 """``LCA`` on counts: k of m judgments, which are the labels that they count."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from probmetric.inference.lca.statistics import prepare
 from probmetric.models.hierarchical_lca import HierarchicalLCAPrior, hierarchical_lca
 from probmetric.models.lca import LCAParams, LCAPrior, lca, simulate
 from probmetric.models.point_effects import PointEffectsPrior, point_effects
+from tests.dump import assert_refused
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 3)) * [1.0, 2.0, 0.5]
@@ -172,55 +175,45 @@ def test_the_model_simulates_counts():
     assert np.max(drawn.y) > 1
 
 
-@pytest.mark.parametrize(
-    ("y", "trials", "message"),
-    [
-        (COUNTS, TRIALS[:-1], r"trials must have shape \(100,\), got \(99,\)"),
-        (COUNTS[:-1], TRIALS, r"y must have shape \(100,\), got \(99,\)"),
-        (COUNTS, 0 * TRIALS, r"trials must be whole numbers in \[1, 2³¹\), got 0"),
-        (COUNTS, TRIALS + 2**31, r"trials must be whole numbers in \[1, 2³¹\)"),
-        (COUNTS, TRIALS + 0.5, "trials must be whole numbers, got"),
-        (COUNTS + 0.5, TRIALS, r"y must be whole numbers, got .*\.5 in row 0"),
-        (TRIALS + 1, TRIALS, r"y must be counts in 0\.\.trials, got"),
-        (COUNTS - 9, TRIALS, r"y must be counts in 0\.\.trials, got -"),
-        (COUNTS * np.nan, TRIALS, "y must be whole numbers, got nan in row 0"),
-        (COUNTS, TRIALS * np.inf, "trials must be whole numbers, got inf"),
-        (0 * COUNTS, TRIALS, "y must have judgments .* only different"),
-        (TRIALS, TRIALS, "y must have judgments .* got only same"),
-    ],
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-def test_bad_counts_are_named(y, trials, message):
-    with pytest.raises(ValueError, match=message):
-        LCA(preprocessor=X).fit_pairs(INDEX, y, trials=trials)
+WRONG = [
+    (COUNTS, TRIALS[:-1]),
+    (COUNTS[:-1], TRIALS),
+    (COUNTS, 0 * TRIALS),
+    (COUNTS, TRIALS + 2**31),
+    (COUNTS, TRIALS + 0.5),
+    (COUNTS + 0.5, TRIALS),
+    (TRIALS + 1, TRIALS),
+    (COUNTS - 9, TRIALS),
+    (COUNTS * np.nan, TRIALS),
+    (COUNTS, TRIALS * np.inf),
+    (0 * COUNTS, TRIALS),
+    (TRIALS, TRIALS),
+]
 
 
-@pytest.mark.parametrize(
-    ("w", "message"),
-    [
-        (np.ones(3), r"sample_weight must have shape \(100,\)"),
-        (-np.ones(100), "sample_weight must be finite weights"),
-        (np.where(COUNTS > 0, 0.0, 1.0), "above 0 for at least one pair with y=1"),
-    ],
-    ids=["shape", "negative", "one kind"],
-)
-def test_bad_weights_of_counts_are_named(w, message):
-    with pytest.raises(ValueError, match=message):
-        LCA(preprocessor=X).fit_pairs(INDEX, COUNTS, trials=TRIALS, sample_weight=w)
+def test_bad_counts_are_named():
+    fit = LCA(preprocessor=X).fit_pairs
+    calls = [partial(fit, INDEX, y, trials=trials) for y, trials in WRONG]
+    assert_refused(calls, "estimators/lca_counts.txt")
+
+
+def test_bad_weights_of_counts_are_named():
+    fit = partial(LCA(preprocessor=X).fit_pairs, INDEX, COUNTS, trials=TRIALS)
+    weights = -np.ones(100), np.where(COUNTS > 0, 0.0, 1.0), np.ones(3)
+    calls = [partial(fit, sample_weight=w) for w in weights]
+    assert_refused(calls, "estimators/lca_count_weights.txt")
 
 
 def test_models_without_counts_refuse_them():
-    with pytest.raises(ValueError, match="latent form, got counts"):
-        lca(PAIRS, PRIOR, latent=True)
-    with pytest.raises(ValueError, match="point_effects, got counts"):
-        point_effects(PAIRS, PointEffectsPrior(PRIOR))
-    with pytest.raises(ValueError, match="point_effects, got counts"):
-        rows_of(PAIRS)
     grouped = PAIRS._replace(anchor=np.arange(100) % 2)
-    with pytest.raises(ValueError, match="hierarchical_lca, got counts"):
-        stacked(grouped)
-    with pytest.raises(ValueError, match="hierarchical_lca, got counts"):
-        hierarchical_lca(grouped, HierarchicalLCAPrior(PRIOR), n_groups=2)
+    calls = [
+        lambda: lca(PAIRS, PRIOR, latent=True),
+        lambda: point_effects(PAIRS, PointEffectsPrior(PRIOR)),
+        lambda: rows_of(PAIRS),
+        lambda: stacked(grouped),
+        lambda: hierarchical_lca(grouped, HierarchicalLCAPrior(PRIOR), n_groups=2),
+    ]
+    assert_refused(calls, "estimators/lca_models.txt")
 
 
 def test_stated_probabilities_of_few_pairs_with_many_judges_are_judged():

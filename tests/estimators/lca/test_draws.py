@@ -1,6 +1,7 @@
 """Draws of a fitted ``LCA``: units, purposes, refusals."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import numpy as np
@@ -11,8 +12,8 @@ from sklearn.datasets import make_blobs
 from probmetric.estimators.lca import posterior as lca_posterior
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import Bootstrap
-from probmetric.neighbors import KNeighborsClassifier
 from probmetric.posterior.jackknife import quarters
+from tests.dump import assert_refused
 
 # So few that all pairs are padded to as many as the fitted ones.
 X, y = make_blobs(44, 2, centers=2, cluster_std=4.0, random_state=0)
@@ -72,20 +73,6 @@ def test_nuts_agrees_with_a_sampler_of_the_numpyro_model(fitted):
         # Both sides have ESS ≥ 1000 here: 5 Monte Carlo errors of their difference.
         error = np.hypot(ours.std(), theirs.std()) / np.sqrt(1000)
         assert abs(ours.mean() - theirs.mean()) < 5 * error
-
-
-@pytest.mark.long
-def test_purposes_have_objects_of_their_own(fitted):
-    near = fitted.posterior_metric("prediction")
-    spread = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
-    assert (near.source, near.n_draws) == ("laplace", 32)
-    assert (spread.source, spread.n_draws) == ("bootstrap", 20)
-    interval = spread.interval(X[:4], X[4:8])
-    assert np.all(interval.lower < interval.upper)
-    with pytest.raises(ValueError, match="prediction"):
-        near.interval(X[:4], X[4:8])
-    knn = KNeighborsClassifier(near).fit(X, y)
-    assert knn.score(X, y) > 0.65
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,15 +148,6 @@ def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
         fitted.posterior_metric("prediction", target="all_pairs")
 
 
-@pytest.mark.long
-def test_bootstrap_draws_stay_available_for_intervals(fitted):
-    made = fitted.posterior_metric("intervals", method="bootstrap", n_draws=20)
-    own = LCA(pairs="all", learning_rate=1, regularization=1).fit(X, y)
-    low, high = made.interval(X[:4], X[4:8], prob=0.99)
-    distance = own.get_metric().distance(X[:4], X[4:8])
-    assert np.all((low < distance) & (distance < high))
-
-
 def test_all_pairs_of_many_points_are_refused(fitted, monkeypatch):
     monkeypatch.setattr(lca_posterior, "MOST_POINTS", 40)
     with pytest.raises(
@@ -185,31 +163,18 @@ def test_intervals_after_labels_have_no_link(intervals):
             ask(X[:4], X[4:8])
 
 
-def test_independent_pairs_keep_their_own_posterior():
-    rng = np.random.default_rng(0)
-    pairs = rng.normal(size=(80, 2, 2))
-    labels = (np.linalg.norm(pairs[:, 0] - pairs[:, 1], axis=1) < 1.5).astype(int)
-    fitted = LCA().fit_pairs(pairs, labels)
-    made = fitted.posterior_metric("intervals", n_draws=32)
-    assert made.pairs_independent
-    assert made.source == "laplace"
-    P = made.same_probability(pairs[:, 0], pairs[:, 1])
-    assert np.all((P > 0) & (P < 1))
-
-
 BAD = {
-    "method": ({"method": "em"}, "method must be one of 'nuts'"),
-    "n_draws": ({"n_draws": 0}, "n_draws must be a whole number"),
-    "rate": ({"learning_rate": -1}, "learning_rate must be a number in"),
-    "chains": ({"n_chains": 0}, "n_chains must be a whole number"),
+    "method": {"method": "em"},
+    "n_draws": {"n_draws": 0},
+    "rate": {"learning_rate": -1},
+    "chains": {"n_chains": 0},
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_sampling_arguments_are_refused_by_name(name, fitted):
-    arguments, message = BAD[name]
-    with pytest.raises(ValueError, match=message):
-        fitted.sample(**arguments)
+def test_bad_sampling_arguments_are_refused_by_name(fitted):
+    calls = [partial(fitted.sample, **arguments) for arguments in BAD.values()]
+    calls.append(partial(fitted.posterior_metric, "plots"))
+    assert_refused(calls, "estimators/lca_sampling.txt")
 
 
 def test_unknown_purposes_are_refused(fitted):

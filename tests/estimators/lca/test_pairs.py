@@ -1,7 +1,5 @@
 """``LCA`` on pairs: both forms, thresholds and refusals."""
 
-import re
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -9,6 +7,7 @@ from sklearn.datasets import load_iris
 import probmetric as pm
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.curvature import log_evidence
+from tests.dump import assert_refused
 
 IRIS_X, IRIS_Y = load_iris(return_X_y=True)
 
@@ -45,16 +44,6 @@ def test_pairs_recover_the_feature_that_decides():
     assert fitted.learning_rate_ == 1
 
 
-def test_threshold_may_call_no_pair_same():
-    pairs, _ = pair_problem(4, n_pairs=40)
-    fitted = LCA().fit_pairs(pairs, np.arange(40) % 2)
-    order = np.argsort(fitted.pair_distance(pairs))
-    labels = np.zeros(40, int)
-    labels[order[-1]] = 1  # only the farthest pair is same
-    fitted.calibrate_threshold(pairs, labels)
-    assert not fitted.predict(pairs).any()
-
-
 def test_classifying_pairs_waits_for_a_threshold():
     fitted = LCA().fit(IRIS_X, IRIS_Y)
     assert not hasattr(fitted, "predict")
@@ -65,47 +54,29 @@ def test_classifying_pairs_waits_for_a_threshold():
 
 
 BAD_PAIRS = {
-    "constant": (
-        lambda: LCA().fit_pairs(np.ones((3, 2, 2)), [0, 1, 1]),
-        r"got only constant columns \[0, 1\]",
-    ),
-    "cv": (
-        lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),
-        "regularization must be 'auto', 'evidence' or a number for pairs",
-    ),
-    "within": (
-        lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
-        "prior_mean must .* for pairs .*got 'within'",
-    ),
-    "few members": (
-        lambda: LCA(regularization="cv").fit(
-            IRIS_X[[0, 1, 2, 60, 61]], [0, 0, 0, 1, 1]
-        ),
-        "regularization='cv' requires 4 rows in each class",
+    "constant": lambda: LCA().fit_pairs(np.ones((3, 2, 2)), [0, 1, 1]),
+    "cv": lambda: LCA(regularization="cv").fit_pairs(*pair_problem()),
+    "within": lambda: LCA(prior_mean="within").fit_pairs(*pair_problem()),
+    "few members": lambda: LCA(regularization="cv").fit(
+        IRIS_X[[0, 1, 2, 60, 61]], [0, 0, 0, 1, 1]
     ),
 }
 
 
-@pytest.mark.parametrize("name", BAD_PAIRS)
-def test_bad_pair_input_is_refused_by_name(name):
-    call, message = BAD_PAIRS[name]
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_bad_pair_input_is_refused_by_name():
+    assert_refused(BAD_PAIRS, "estimators/lca_pairs.txt")
 
 
 def test_pairs_of_another_width_and_bad_strategies_are_refused():
     fitted = LCA().fit(IRIS_X, IRIS_Y)
     pairs, y = pair_problem()
-    with pytest.raises(
-        ValueError, match="pairs must have 4 features, as in fit, got 3"
-    ):
-        fitted.pair_distance(pairs)
-    with pytest.raises(ValueError, match="strategy must be one of 'accuracy'"):
-        fitted.calibrate_threshold(IRIS_X[:2][None], [1], "youden")
-    with pytest.raises(ValueError, match=re.escape("min_rate must be a number in")):
-        LCA().fit_pairs(pairs, y).calibrate_threshold(pairs, y, "max_tpr")
-    with pytest.raises(ValueError, match="threshold must be a number in"):
-        fitted.set_threshold(-1.0)
+    calls = [
+        lambda: fitted.pair_distance(pairs),
+        lambda: fitted.calibrate_threshold(IRIS_X[:2][None], [1], "youden"),
+        lambda: LCA().fit_pairs(pairs, y).calibrate_threshold(pairs, y, "max_tpr"),
+        lambda: fitted.set_threshold(-1.0),
+    ]
+    assert_refused(calls, "estimators/lca_thresholds.txt")
 
 
 def judged_pairs(seed=0, n=150):
@@ -136,6 +107,7 @@ def test_the_prior_of_pairs_is_the_weakest_within_three_nats_of_the_best():
     assert LCA(regularization="evidence").fit_pairs(pairs, y).regularization_ == best
 
 
+@pytest.mark.long
 def test_draws_after_pairs_answer_all_questions_without_options():
     pairs, y = judged_pairs()
     model = LCA().fit_pairs(pairs, y)
@@ -156,17 +128,3 @@ def test_draws_after_labels_are_marked_as_dependent():
     drawn = LCA().fit(X, y).sample("laplace", n_draws=5, n_chains=1)
     with pytest.warns(UserWarning, match="interval: intervals from 'laplace' draws"):
         pm.draws_to_metric(drawn).interval(X[0], X[60])
-
-
-def test_f_beta_strategy_is_the_best_of_all_cuts():
-    pairs, y = pair_problem(6)
-    fitted = LCA().fit_pairs(pairs, y)
-
-    def f2(threshold):
-        found = fitted.set_threshold(threshold).predict(pairs)
-        hits = np.sum((found == 1) & (y == 1))
-        return 5 * hits / (np.sum(found == 1) + 4 * np.sum(y == 1))
-
-    best = max(f2(cut) for cut in fitted.pair_distance(pairs))
-    chosen = fitted.calibrate_threshold(pairs, y, "f_beta", beta=2).threshold_
-    assert f2(chosen) == pytest.approx(best)

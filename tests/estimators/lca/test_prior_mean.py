@@ -128,6 +128,7 @@ def test_the_classifier_has_one_mean_for_all_classes():
         assert np.allclose(M[0], np.eye(4) / 4, atol=1e-3) == round_
 
 
+@pytest.mark.long
 def test_effects_have_the_mean_of_points_inside_groups():
     groups = np.arange(len(X)) // 20
     shifted = X + 50 * groups[:, None]

@@ -164,8 +164,3 @@ def test_folds_choose_no_learning_where_labels_are_noise():
 
     best = np.log(np.log1p(2 * np.exp(fitted.fit.params.log_sigma2)))
     assert value(best) > max(value(best - 0.01), value(best + 0.01))
-
-
-def test_evidence_chooses_from_its_grid():
-    fitted = LCA(regularization="evidence").fit(IRIS_X, IRIS_Y)
-    assert fitted.regularization_ in lca_tuning.EVIDENCE_GRID

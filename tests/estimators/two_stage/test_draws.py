@@ -1,6 +1,7 @@
 """Draws of a fitted ``TwoStageMixture``: units, labels, leave-one-out, refusals."""
 
 import copy
+from functools import partial
 
 import arviz as az
 import jax
@@ -15,6 +16,7 @@ from probmetric.inference.mixture.prior import default_prior
 from probmetric.inference.sampling.diagnostics import UNDETERMINED
 from probmetric.inference.two_stage.groups import group_data, log_groups
 from probmetric.models.two_stage import TwoStageParams, invariant, two_stage
+from tests.dump import assert_refused
 
 FIELDS = TwoStageParams._fields
 
@@ -115,18 +117,6 @@ def test_posterior_metric_is_made_of_the_draws(model, draws, sources):
     np.testing.assert_allclose(half.noise_other, 0.5 * half.noise)
 
 
-@pytest.mark.study
-def test_nuts_and_the_variational_guide_sample_from_the_estimator(model, draws):
-    other = model.sample("nuts", n_draws=500, n_chains=2)
-    a, b = (d["posterior"]["within_average"].to_numpy() for d in (draws, other))
-    assert np.all(np.abs(a.mean((0, 1)) - b.mean((0, 1))) < 0.6 * b.std((0, 1)))
-    assert {"diverging", "step_size"} <= set(other["sample_stats"].data_vars)
-    guide = model.sample("svi", n_draws=200, n_chains=1)
-    assert np.isfinite(guide.attrs["khat"])
-    nuts = model.posterior_metric("prediction", n_draws=10)
-    assert (nuts.source, nuts.n_draws) == ("nuts", 10)
-
-
 @pytest.mark.long
 def test_generic_sample_takes_groups_as_they_come(sources):
     X = (sources[0] - sources[0].mean(0)) / sources[0].std(0)
@@ -154,19 +144,15 @@ def test_generic_sample_takes_groups_as_they_come(sources):
 @pytest.mark.long
 def test_what_cannot_be_sampled_is_refused_by_name(sources, model):
     X, _ = sources
-    cases = [
-        (TwoStageMixture(prior="flat").fit(X), "a proper prior, got prior='flat'"),
-        (TwoStageMixture((1, 2), blend="flat").fit(X), "one model, got blend='flat'"),
-        (TwoStageMixture().partial_fit(X).partial_fit(X), "changed by partial_fit"),
-    ]
     pairs = X.reshape(60, 2, 2)
-    cases += [(copy.deepcopy(model).fit_alpha(pairs), "changed by fit_alpha")]
-    for fitted, message in cases:
-        with pytest.raises(ValueError, match=f"sample requires .*{message}"):
-            fitted.sample("laplace")
-    with pytest.raises(ValueError, match="method must be one of 'nuts'"):
-        model.sample("bootstrap")
-    with pytest.raises(ValueError, match="purpose must be one of"):
-        model.posterior_metric("votes")
-    with pytest.raises(ValueError, match="n_draws must be a whole number"):
-        model.sample("laplace", n_draws=0)
+    changed = [
+        TwoStageMixture(prior="flat").fit(X),
+        TwoStageMixture((1, 2), blend="flat").fit(X),
+        TwoStageMixture().partial_fit(X).partial_fit(X),
+        copy.deepcopy(model).fit_alpha(pairs),
+    ]
+    calls = [partial(fitted.sample, "laplace") for fitted in changed]
+    calls.append(lambda: model.sample("bootstrap"))
+    calls.append(lambda: model.posterior_metric("votes"))
+    calls.append(lambda: model.sample("laplace", n_draws=0))
+    assert_refused(calls, "estimators/two_stage_sampling.txt")
