@@ -118,15 +118,22 @@ def test_an_import_of_a_file_inside_a_room_would_be_seen():
 
 
 def without_example(module: str, names: set[str]) -> set[str]:
-    """Return the functions and classes whose docstring has no example with a result."""
+    """Return the functions and classes that no example with a result uses.
+
+    The example is in the docstring, or in a docstring of the same module.
+    """
     room = import_module(module)
-    found = {f"{module}.{name}": getattr(room, name) for name in names}
+    things = {name: getattr(room, name) for name in names}
+    examples = [PARSER.get_examples(thing.__doc__ or "") for thing in things.values()]
+    shown = [e for some in examples if any(e.want for e in some) for e in some]
+    used = " ".join(e.source for e in shown)
     return {
-        name
-        for name, thing in found.items()
+        f"{module}.{name}"
+        for name, thing in things.items()
         # Constants may be callable, but have no name and no docstring of their own.
         if callable(thing) and hasattr(thing, "__name__")
         if not any(e.want for e in PARSER.get_examples(thing.__doc__ or ""))
+        and not re.search(rf"\b{name}\(", used)
     }
 
 
