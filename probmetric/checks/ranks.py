@@ -65,7 +65,7 @@ from probmetric.inference.sampling.target import (
     call_of,
     cast,
     is_double,
-    shapes_of,
+    model_target,
 )
 from probmetric.progress import progress_bar
 from probmetric.typing import Array, Scalar
@@ -299,8 +299,8 @@ def simulation(
     """
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
-        call, key = cast(Call(model, arguments, kwargs), dtype), jax.random.key(0)
-        shapes = shapes_of(call)
+        _, call, shapes = model_target(model, *cast((arguments, dict(kwargs)), dtype))
+        key = jax.random.key(0)
         kinds: dict[str, type] = {}
 
         def drawn(key: jax.Array, call: Call) -> Arrays:

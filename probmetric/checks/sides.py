@@ -13,7 +13,6 @@ from numpyro.infer.util import log_density
 from probmetric.checks.check import Problem
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.target import (
-    MODEL,
     Args,
     Arrays,
     Attribute,
@@ -22,7 +21,7 @@ from probmetric.inference.sampling.target import (
     Kwargs,
     Model,
     Posterior,
-    shapes_of,
+    model_target,
 )
 from probmetric.typing import Array, Scalar
 
@@ -54,9 +53,9 @@ def sampled(
 ) -> Draws:
     """Sample with NUTS from the default initialization (no warm start)."""
     with jax.enable_x64(True):
-        call = Call(model, args, options or {})
-        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes_of(call))
-        posterior = Posterior(MODEL, call, origin)
+        target, call, shapes = model_target(model, args, options or {})
+        origin = jax.tree.map(lambda a: np.zeros(a.shape, a.dtype), shapes)
+        posterior = Posterior(target, call, origin)
         return sampler.draw(posterior, seed=seed, n_draws=n_draws, progress=False)
 
 

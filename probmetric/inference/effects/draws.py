@@ -22,7 +22,6 @@ b' of Eq. (3) of ``models.point_effects`` is used in each draw:
 """
 
 from collections.abc import Iterable
-from math import prod
 from typing import Unpack
 
 import jax
@@ -51,7 +50,7 @@ from probmetric.inference.sampling.target import (
     Gaussian,
     Posterior,
     Run,
-    counts,
+    seed_and_total,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.linalg_scaled import distances
@@ -216,8 +215,7 @@ def draw(
         )
     posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):
-        n = prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
-        seed = run.get("seed", 0)
+        seed, n = seed_and_total(**run)
         values = laplace_draws(posterior, fitted.prior, n, seed=seed)
         drawn = Draws(values, {}, {"method": "laplace", "seed": seed})
     else:

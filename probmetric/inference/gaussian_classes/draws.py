@@ -35,7 +35,7 @@ from probmetric.inference.sampling.target import (
     Draws,
     Kwargs,
     Run,
-    counts,
+    seed_and_total,
     site_densities,
 )
 from probmetric.metric import LocalMahalanobis
@@ -82,10 +82,9 @@ def sample(
     features, and at γ = ∞ it is the metric of every draw. ``log_prior``, ``predictive``
     and ``prior_draws`` require prior and covariance in ``arguments``.
     """
-    total = np.prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
-    seed = run.get("seed", 0)
+    seed, total = seed_and_total(**run)
     with jax.enable_x64(True):
-        params = to_numpy(_draw(jax.random.key(seed), posterior, n_draws=int(total)))
+        params = to_numpy(_draw(jax.random.key(seed), posterior, n_draws=total))
     values = _in_input_units(params, scaler)
     tied = params.chol.shape[1] != params.mean.shape[1]
     owner = "all_classes" if tied else "class"

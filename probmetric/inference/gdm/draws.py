@@ -10,7 +10,6 @@
 
 import json
 from dataclasses import asdict
-from math import prod
 from typing import Unpack
 
 import numpy as np
@@ -22,7 +21,7 @@ from probmetric.inference.gdm.likelihood import in_float64, padded, rows_of
 from probmetric.inference.gdm.target import TARGET, start
 from probmetric.inference.sampling.metrics import joined
 from probmetric.inference.sampling.sample import NutsOrLaplace, careful
-from probmetric.inference.sampling.target import Draws, Posterior, Run, counts
+from probmetric.inference.sampling.target import Draws, Posterior, Run, seed_and_total
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.metric import SplineCityBlock
 from probmetric.metric.splines import Coordinates
@@ -106,8 +105,8 @@ def _bootstrap(
     learning_rate: float,
     run: Run,
 ) -> Draws:
-    n_draws = prod(counts(run.get("n_draws", 1000), run.get("n_chains")))
-    seed, unit = run.get("seed", 0), units_of(pairs)
+    seed, n_draws = seed_and_total(**run)
+    unit = units_of(pairs)
     n = int(unit.max()) + 1
     power = 1.0 if n == len(unit) else 0.5  # Two ends of a pair share its weight.
     u = (site_weights(n, k, seed)[unit] ** power for k in range(n_draws))

@@ -27,7 +27,6 @@ from probmetric.inference.sampling.predictive import log_likelihoods, plain, pre
 from probmetric.inference.sampling.predictive import prior_draws as draws_of_prior
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import (
-    MODEL,
     Args,
     Arrays,
     Call,
@@ -41,7 +40,7 @@ from probmetric.inference.sampling.target import (
     cast,
     counts,
     is_double,
-    shapes_of,
+    model_target,
 )
 from probmetric.inference.sampling.warnings import warn_of_trouble
 from probmetric.typing import Names
@@ -237,8 +236,8 @@ def sample(
         if isinstance(model, Target):
             call, target, arrays, shapes = None, model, called[0], ()
         else:
-            call = arrays = Call(model, called, full)
-            target, shapes = MODEL, shapes_of(call)
+            target, call, shapes = model_target(model, called, full)
+            arrays = call
             observed = jax.device_get(_observed(call))
         run: dict[str, Any] = {"seed": seed, "dtype": dtype, "progress": progress}
         closed = None

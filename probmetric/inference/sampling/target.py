@@ -8,6 +8,7 @@ branch on them (a flat prior is ``lam=0``). A model is compiled once for argumen
 the same shapes.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -264,6 +265,17 @@ def counts(
     )
 
 
+def seed_and_total(
+    *,
+    seed: int = 0,
+    n_draws: int = 1000,
+    n_chains: int | None = None,
+    progress: bool | None = None,
+) -> tuple[int, int]:
+    """Return the seed and the number of independent draws of a ``Run``."""
+    return seed, math.prod(counts(n_draws, n_chains))
+
+
 def call_of(
     model: Model,
     data: PyTree,
@@ -378,13 +390,16 @@ def site_densities(call: Call, sites: Arrays) -> tuple[Arrays, Scalar]:
     return prior, sum(v for k, v in terms.items() if k not in prior)
 
 
-def shapes_of(call: Call) -> dict[str, jax.ShapeDtypeStruct]:
-    """Return the shapes of a position of ``MODEL``.
+def model_target(
+    model: Model, args: Args, kwargs: Kwargs
+) -> tuple[Target, Call, dict[str, jax.ShapeDtypeStruct]]:
+    """Return the target of a NumPyro model, its data, and the shapes of a position.
 
     Raises ValueError if the model has a discrete latent site, a subsampled plate (MCMC
     would keep one subsample), or no latent or no observed sites.
     """
-    return jax.eval_shape(_prototype, call)
+    call = Call(model, args, kwargs)
+    return MODEL, call, jax.eval_shape(_prototype, call)
 
 
 def _prototype(call: Call) -> Arrays:
