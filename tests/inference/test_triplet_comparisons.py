@@ -12,7 +12,7 @@ from probmetric.checks.triplet_comparisons.problems import (
     triples,
 )
 from probmetric.data.containers import OddOneOut, Triplets
-from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
+from probmetric.data.triplets import triplets_from_arrays, weighing
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.triplet_comparisons import curvature
 from probmetric.inference.triplet_comparisons.curvature import hessian
@@ -168,36 +168,13 @@ def test_triplets_without_answers_are_refused(problem):
         triplet.fit(problem.data._replace(y=None), problem.prior)
 
 
-def test_points_are_told_apart_by_number_and_answers_may_be_of_either_kind():
-    side = np.array([[[0.0], [0.0], [0.0]], [[0.0], [1.0], [2.0]]])
-    found = triplets_from_arrays(side, [-1, 1])
-    assert (found.y.tolist(), found.w) == ([0, 1], None)
-    assert triplets_from_arrays(side, [False, True]).y.tolist() == [0, 1]
-
-
-def test_triplets_of_labels_are_nearest_of_each_kind():
-    X = np.array([[0.0], [1.0], [1.5], [5.0], [6.0]])
-    found = nearest_triplets(X, [0, 0, 0, 1, 1], 2, 1)
-    rows = np.stack([found.anchor, found.near, found.far], 1)
-    of_first = [[0, 1, 3], [0, 2, 3], [1, 2, 3], [1, 0, 3], [2, 1, 3], [2, 0, 3]]
-    np.testing.assert_array_equal(rows, [*of_first, [3, 4, 2], [4, 3, 2]])
-    assert np.all(found.y == 1)
-    found = nearest_triplets(X, [0, 0, 0, 1, 1], 2, 2)
-    rows = np.stack([found.near, found.far], 1)[found.anchor == 0]
-    assert sorted(rows.tolist()) == [[1, 3], [1, 4], [2, 3], [2, 4]]
-
-
 @pytest.mark.parametrize(
     "triplets, y, w, said",
     [
-        ([[0, 1, 1]], None, None, r"different points, got \[0, 1, 1\] in row 0"),
-        ([[0, 1, 9]], None, None, r"row numbers of X \(0 to 2\), got 9 in row 0"),
         ([[0, 1, 2], [0, 1, 1.5]], None, None, r"got 1.5 in row 1"),
-        ([[0, 1]], None, None, r"must be row numbers of shape \(N, 3\)"),
         ([[0, 1, 2]], [3], None, r"y .*, got \[3.0\]"),
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
-        ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
         ([[0, 1, 2]], None, [0.0], "sample_weight must have at least one weight"),
     ],
@@ -310,22 +287,6 @@ def test_a_quadruplet_with_one_point_in_both_pairs_is_a_triplet():
     assert np.abs(W - one).max() > 0.01  # Other questions have another answer.
 
 
-def test_quadruplets_keep_their_fourth_point_where_weights_are_zero():
-    X, rows = quadruplets(size=20)
-    w = np.arange(20) % 2
-    data = weighing(triplets_from_arrays(rows, None, w, X=X))
-    np.testing.assert_array_equal(data.other, rows[1::2, 2])
-    again = triplets_from_arrays(data)
-    for name, want in data._asdict().items():
-        np.testing.assert_array_equal(getattr(again, name), want)
-
-
-@pytest.mark.parametrize("row", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 1, 1, 0]])
-def test_quadruplets_without_two_different_pairs_are_refused(row):
-    with pytest.raises(ValueError, match="triplets must compare two different pairs"):
-        triplets_from_arrays([[0, 1, 2, 3], row], X=np.zeros((4, 1)))
-
-
 def test_pairs_of_a_quadruplet_do_not_join_their_objects():
     rows = np.array([[0, 1, 2, 3], [1, 0, 3, 2]])
     apart = triplets_from_arrays(rows, X=object_rows(4))
@@ -390,20 +351,6 @@ def test_the_order_of_the_three_objects_changes_no_fit(odd):
     assert isinstance(weighing(ordered), OddOneOut)
     found = triplet.fit(ordered, triplet.prior_for(ordered)).params.W
     np.testing.assert_allclose(found, fits[0].W, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "rows, y, said",
-    [
-        ([[0, 1, 2]], [3], r"y must be 2, 0 or 1 .*, got 3\. Omit y"),
-        ([[0, 1, 2]], [-1], r"y must be 2, 0 or 1 .*, got -1\."),
-        ([[0, 1, 2, 3]], None, "three objects .* got four. Pass the odd one last"),
-        ([[0, 1, 0]], None, r"two different points, got \[0, 1, 0\] in row 0"),
-    ],
-)
-def test_bad_odd_one_out_responses_are_refused(rows, y, said):
-    with pytest.raises(ValueError, match=said):
-        triplets_from_arrays(rows, y, X=np.zeros((4, 1)), odd_one_out=True)
 
 
 def test_lapses_mix_the_softmax_with_even_odds(odd):

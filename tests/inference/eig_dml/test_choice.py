@@ -10,7 +10,7 @@ from probmetric.inference import eig_dml
 from probmetric.inference.eig_dml import choice
 from probmetric.inference.eig_dml.choice import shrunk
 from probmetric.linalg import row_signs
-from probmetric.neighbors.strength import STRENGTHS, Chosen, folds, strongest
+from probmetric.neighbors.strength import STRENGTHS, folds, strongest
 from probmetric.neighbors.votes import BANDWIDTHS
 
 RAW, Y = load_iris(return_X_y=True)
@@ -63,29 +63,6 @@ def test_constant_columns_have_no_part_in_the_mixture(s):
     np.testing.assert_allclose(M[np.ix_(live, live)], alone, rtol=1e-12, atol=1e-14)
     assert not M[1].any()
     assert not np.allclose(matrix(shrunk(wider, s, 6))[0, 0], alone[0, 0])
-
-
-def test_no_prior_changes_nothing():
-    params = optimum(np.arange(len(X)))
-    assert shrunk(params, 0, 9) is params
-
-
-def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch):
-    found = []
-
-    def kept(learn, *data, tolerance):
-        found.append(learn)
-        assert tolerance == 2  # Four times what is ordinary.
-        return Chosen(1.0, np.zeros(6), np.zeros(6))
-
-    monkeypatch.setattr(choice, "choose_by_folds", kept)
-    eig_dml.choose_strength(Labeled(X, Y), made, ridge=1e-6)
-    rows = np.arange(0, len(X), 2)
-    maps = found[0](rows)
-    for s, factor in zip(STRENGTHS, maps, strict=True):
-        whole = shrunk(optimum(rows), s, len(rows)).factor
-        np.testing.assert_array_equal(factor, whole)
-    np.testing.assert_allclose(maps[0] / maps[0][0, 0], np.eye(4))
 
 
 def test_the_choice_is_that_of_all_folds_by_hand():

@@ -4,10 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 from sklearn.datasets import load_wine
 
-from probmetric.checks import eig_dml as eig_dml_checks
 from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference import eig_dml
@@ -230,44 +228,6 @@ def test_operator_norm_is_a_tight_upper_bound():
     Z = np.random.default_rng(2).standard_normal((30, 4))
     exact = np.sqrt(np.linalg.eigvalsh((Z @ Z.T) ** 2)[-1])
     assert exact <= operator_norm(Z) <= 1.03 * exact
-
-
-def optimum_by_cuts(pairs, rtol):
-    """Solve the dual as a linear program in u with cuts: t ≥ κ vᵀG(u)v.
-
-    Kelley's method: each cut is the top eigenvector at the last u. Its optimum is a
-    lower bound on f*, and its own κ λ_max an upper one. Independent of both solvers.
-    """
-    Z, _, kappa = game(pairs)
-    n, d = Z.shape
-    cuts = list(np.eye(d))
-    upper, lower = np.inf, 0.0
-    for _ in range(2000):
-        values = kappa * (Z @ np.array(cuts).T).T ** 2  # (cuts, n): κ (vᵀz)²
-        found = linprog(
-            np.append(np.zeros(n), 1.0),
-            A_ub=np.column_stack([values, -np.ones(len(cuts))]),
-            b_ub=np.zeros(len(cuts)),
-            A_eq=np.append(np.ones(n), 0.0)[None],
-            b_eq=[1.0],
-            bounds=[(0, None)] * n + [(None, None)],
-        )
-        u, lower = found.x[:n], float(found.fun)
-        top, V = np.linalg.eigh(Z.T @ (u[:, None] * Z))
-        upper = min(upper, kappa * float(top[-1]))
-        if upper - lower <= rtol * upper:
-            break
-        cuts.extend(V.T)
-    return lower, upper
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [0, 1])
-def test_optimum_is_that_of_a_cutting_plane_solver(seed):
-    pairs = eig_dml_checks.toy(seed).data
-    lower, upper = optimum_by_cuts(pairs, 1e-8)
-    params = eig_dml.fit(pairs, solver="pdhg", tol=1e-8).params
-    np.testing.assert_allclose([lower, params.primal, params.dual], upper, rtol=3e-8)
 
 
 def test_the_dual_bound_is_never_above_that_of_equal_weights():

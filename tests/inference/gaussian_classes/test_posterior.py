@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Labeled
 from probmetric.inference.gaussian_classes import posterior as gc

@@ -1,12 +1,10 @@
 """Problems shared by LCA's tests: simulated pairs, and the NumPyro density."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.util import log_density
 
 from probmetric.data.containers import Pairs
-from probmetric.models.lca import LCAParams, LCAPrior, lca, log_b_of, simulate
+from probmetric.models.lca import LCAParams, LCAPrior, simulate
 
 
 def flat_prior(W):
@@ -26,18 +24,3 @@ def simulated():
         pairs = pairs._replace(w=rng.uniform(0.5, 1.5, 240), y=np.asarray(pairs.y))
     prior = LCAPrior(0.6 * np.eye(3), c=0.6, lam=4.0)
     return pairs, prior, truth
-
-
-@jax.jit
-@jax.value_and_grad
-def density(sites, pairs, prior, kwargs):
-    return log_density(lca, (pairs, prior), kwargs, sites)[0]
-
-
-def model_value_and_grad(pairs, prior, learning_rate, params, **kwargs):
-    """Value and gradient of the NumPyro model's own log density."""
-    kwargs = {"learning_rate": learning_rate, **kwargs}
-    sites = {"W": jnp.asarray(params.W)}
-    if jnp.ndim(params.kappa2) == 0:
-        sites["log_b"] = log_b_of(params.log_sigma2, len(params.W))
-    return density(sites, pairs, prior, kwargs)

@@ -21,7 +21,6 @@ from probmetric.inference.lca.anchors.rows import (
 )
 from probmetric.inference.lca.recipe import Recipe, auto_regularization, fit_labeled
 from probmetric.models.lca import to_metric
-from probmetric.neighbors import block
 
 N = 1500
 
@@ -98,24 +97,6 @@ def test_a_small_class_is_drawn_at_another_rate_and_weighs_less():
 
 
 @pytest.mark.parametrize("sizes", [(N,), (700, 1, 0, 799)])
-def test_pairs_are_those_of_the_anchors_among_all_rows(sizes):
-    Z, y = data()
-    reader = in_blocks(Z, y, sizes)
-    anchors = draw_anchors(reader, 150, 0)
-    factor = np.random.default_rng(1).normal(size=(3, 3))
-    every = np.arange(len(anchors.row))
-    [found] = paired(reader, anchors, 3, 2, [Design(every, factor)])
-    whole = nearest_pairs(Z, y, 3, 2, factor)
-    used = np.isin(whole.anchor, anchors.row)
-    for name in ("i", "j"):
-        np.testing.assert_array_equal(
-            found.X[getattr(found, name)], Z[getattr(whole, name)[used]]
-        )
-    np.testing.assert_array_equal(found.y, whole.y[used])
-    assert (found.w == anchors.w[found.anchor]).all()
-
-
-@pytest.mark.parametrize("sizes", [(N,), (700, 1, 0, 799), (100,) * 15])
 def test_of_equally_near_rows_the_first_is_a_partner_whatever_its_class(sizes):
     y = data()[1]
     Z = np.random.default_rng(2).integers(-1, 2, (N, 3)).astype(float)
@@ -130,24 +111,8 @@ def test_of_equally_near_rows_the_first_is_a_partner_whatever_its_class(sizes):
             np.testing.assert_array_equal(
                 found.X[getattr(found, name)], Z[getattr(whole, name)[used]]
             )
-
-
-def test_images_of_a_block_are_made_once_for_each_map(monkeypatch):
-    made = []
-    images = block.centered_images
-
-    def counted(L, X, centre):
-        made.append(len(X))
-        return images(L, X, centre)
-
-    monkeypatch.setattr(block, "centered_images", counted)
-    Z, y = data()
-    reader = in_blocks(Z, y, (500, 500, 500))
-    anchors = draw_anchors(reader, 150, 0)
-    designs = [Design(np.arange(a, 150), np.eye(3)) for a in (0, 100)]
-    paired(reader, anchors, 3, 2, designs)
-    # In the first block of a task no query has k points: it is searched, not screened.
-    assert made == [500, 150, 500, 50]
+        np.testing.assert_array_equal(found.y, whole.y[used])
+        assert (found.w == anchors.w[found.anchor]).all()
 
 
 def test_a_class_of_few_gives_the_partners_that_it_has():

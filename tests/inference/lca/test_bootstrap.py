@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from probmetric import compilation
 from probmetric.data.containers import Pairs
-from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import Bootstrap, dirichlet_weights
 from probmetric.inference.lca.target import TARGET
 from probmetric.inference.sampling.target import Posterior
@@ -61,28 +59,6 @@ def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path
         draws(checkpoint=tmp_path, resume=True)
 
 
-OTHER = {
-    "seed": (dict(seed=2), "seed 1 instead of 2"),
-    "data": (
-        dict(pairs=PAIRS._replace(X=PADDED + 1e-9 * PADDED)),
-        "data differ in .*sides_0_0",
-    ),
-    "prior": (dict(prior=PRIOR._replace(lam=6.0)), "data differ in prior_lam$"),
-    "rate": (dict(rate=0.5), "data differ in learning_rate$"),
-    "settings": (dict(block_size=2), "block_size 3 instead of 2"),
-}
-
-
-@pytest.mark.long
-def test_a_checkpoint_of_another_run_is_refused_by_name(whole, tmp_path):
-    draws(checkpoint=tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    for other, message in OTHER.values():
-        with pytest.raises(ValueError, match=f"checkpoint must .*{message}"):
-            draws(checkpoint=tmp_path, resume=True, **other)
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 @pytest.mark.long
 def test_a_draw_depends_on_seed_and_number_alone(whole):
     more = draws(n_draws=8)
@@ -99,32 +75,6 @@ def test_a_draw_depends_on_seed_and_number_alone(whole):
 def test_padding_weighs_nothing(whole):
     moved = np.concatenate([X, np.ones((4, D))])
     equal(whole, draws(pairs=PAIRS._replace(X=moved)))
-
-
-@pytest.mark.long
-def test_a_second_run_through_the_estimator_compiles_nothing(monkeypatch):
-    # After the compilations of earlier tests the caches could be cleared in between.
-    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 10**9)
-    y = (X[:, 0] > 0).astype(int)
-    fitted = LCA().fit(X, y)
-    compiled = []
-
-    def listen(event, seconds, **_):
-        if event == "/jax/core/compile/backend_compile_duration":
-            compiled.append(event)
-
-    fitted.sample("bootstrap", n_draws=3, n_chains=1, seed=0)
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    jax.jit(lambda x: x + 1)(np.ones(3))
-    assert compiled  # the counter counts
-    compiled.clear()
-    fitted.sample("bootstrap", n_draws=5, n_chains=1, seed=1)
-    assert not compiled
-    # Fewer points, padded to the same shapes.
-    again = LCA().fit(X[:55], y[:55])
-    compiled.clear()
-    again.sample("bootstrap", n_draws=4, n_chains=1, seed=1)
-    assert not compiled
 
 
 @pytest.mark.long

@@ -48,17 +48,6 @@ def test_the_default_solver_needs_few_evaluations(size):
     assert evaluations_to_the_gap(found, optimum, 1e-6) <= 60
 
 
-def test_translating_the_points_changes_no_count_of_the_default_solver():
-    size = SIZES[1]
-    counts = []
-    for shift in (0.0, 3.0):
-        pairs, flat, start = problem(*size, shift=shift)
-        best = inference.fit(pairs, flat, init=start, tol=1e-9)
-        found = inference.fit(pairs, flat, init=start)
-        counts.append(evaluations_to_the_gap(found, float(best.objective), 1e-6))
-    assert abs(counts[0] - counts[1]) <= 1
-
-
 @pytest.mark.long
 def test_the_seeds_em_is_slower_than_the_reduced_one():
     pairs, flat, start = problem(*SIZES[0])
@@ -74,15 +63,6 @@ def test_the_seeds_em_is_slower_than_the_reduced_one():
         for solver in ("em", "full_em")
     }
     assert counts["em"] < counts["full_em"]
-
-
-def test_a_tolerance_of_zero_is_kept_by_the_default_solver():
-    pairs, flat, start = problem(*SIZES[0])
-    default = inference.fit(pairs, flat, init=start)
-    given = inference.fit(pairs, flat, init=start, tol=1e-8)
-    exact = inference.fit(pairs, flat, init=start, tol=0.0)
-    assert int(given.n_steps) == int(default.n_steps)
-    assert int(exact.n_steps) > int(default.n_steps)
 
 
 @pytest.mark.parametrize("d", [16, 64])

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import pdist
 
 import probmetric as pm
-from probmetric.data.containers import Labeled, Pairs
+from probmetric.data.containers import Pairs
 from probmetric.data.pairs import nearest_pairs
 from probmetric.inference.lca.curvature import prior_precision
 from probmetric.inference.lca.em import _log_b
@@ -26,7 +26,6 @@ from probmetric.inference.lca.fit import (
     whitenings,
 )
 from probmetric.inference.lca.likelihood import log_prior
-from probmetric.inference.lca.recipe import Recipe, fit_labeled
 from probmetric.inference.lca.target import (
     TARGET,
     closed_form,
@@ -300,28 +299,6 @@ def test_classes_without_spread_within_them_set_no_scale():
         ValueError, match=r"pairs must have different points in a pair with y = 1"
     ):
         scaled_within(pairs, codes)
-
-
-@pytest.mark.long
-def test_a_fit_around_the_covariance_within_is_the_models_mode():
-    pairs, codes = labeled_pairs()
-    recipe = Recipe(4, prior_mean="within")
-    fitted = fit_labeled(Labeled(np.asarray(pairs.X), codes), recipe, 3.0)
-    params = fitted.fit.params
-    options = {"learning_rate": fitted.learning_rate}
-    W0 = scaled_within(pairs, codes)[0]
-
-    def slope(prior):
-        def density(at):
-            return log_density(lca, (fitted.pairs, prior), options, at)[0]
-
-        log_b = log_b_of(params.log_sigma2, 4)
-        at = {"W": jnp.asarray(params.W), "log_b": jnp.asarray(log_b)}
-        return float(np.abs(jax.jit(jax.grad(density))(at)["W"]).max())
-
-    np.testing.assert_array_equal(fitted.prior.mean, W0)
-    near = fitted.prior._replace(mean=np.asarray(scaled_identity(pairs)[0]))
-    assert slope(fitted.prior) < 1e-4 * slope(near)
 
 
 @pytest.mark.filterwarnings("ignore:LCA. 0 held-out")

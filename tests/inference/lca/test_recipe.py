@@ -7,7 +7,7 @@ import pytest
 from probmetric.data.containers import Labeled
 from probmetric.data.padding import pad_pairs
 from probmetric.inference.lca import recipe as module
-from probmetric.inference.lca.fit import fit
+from probmetric.inference.lca.fit import fit, scaled_within
 from probmetric.inference.lca.recipe import (
     Recipe,
     auto_regularization,
@@ -67,6 +67,13 @@ def test_the_prior_is_euclidean_in_units_of_pairs_of_one_class():
     assert (float(prior.c), float(prior.lam)) == pytest.approx((squared**-0.5, 7.0))
     mean = np.array([[3.0, 4.0]])  # A prior mean sets c by its size: √(25/1).
     assert float(prior_for(pairs, Recipe(1, prior_mean=mean), 7.0).c) == 5.0
+
+
+def test_the_covariance_within_classes_may_center_the_prior():
+    recipe = Recipe(2, n_targets=2, n_impostors=1, prior_mean="within")
+    pairs = build(X + np.eye(8, 2), CODES, recipe)
+    found = prior_for(pairs, recipe, 7.0, CODES)
+    np.testing.assert_array_equal(found.mean, scaled_within(pairs, CODES)[0])
 
 
 def test_the_strength_of_the_prior_grows_beyond_a_thousand_points():

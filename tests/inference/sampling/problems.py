@@ -10,8 +10,6 @@ import numpyro.distributions as dist
 from probmetric.data.containers import Points
 from probmetric.inference.sampling.target import Target
 
-TRACES = []
-
 
 class Prior(NamedTuple):
     """Prior variance, an array so that it is an argument of the compiled code."""
@@ -21,7 +19,6 @@ class Prior(NamedTuple):
 
 def normal_model(data, prior, *, noise=1.0, batch=None):
     """mu ~ N(0, variance I); X[n] ~ N(mu, noise²)."""
-    TRACES.append(None)
     d = data.X.shape[1]
     scale = jnp.sqrt(prior.variance)
     mu = numpyro.sample("mu", dist.Normal(jnp.zeros(d), scale).to_event(1))

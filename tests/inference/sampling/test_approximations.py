@@ -11,7 +11,7 @@ from numpyro import infer
 from probmetric.checks.compare import distance
 from probmetric.inference.sampling.laplace import laplace_fit
 from probmetric.inference.sampling.sample import sample
-from probmetric.inference.sampling.svi import SVI, Bound, _advance
+from probmetric.inference.sampling.svi import SVI, Bound
 from probmetric.inference.sampling.target import Gaussian, Target
 from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
@@ -73,29 +73,6 @@ def test_svi_of_a_conjugate_normal_is_close_to_it():
     assert float(np.abs(table["log_sd_ratio"]).max()) < 0.2
     assert draws.attrs["khat"] < 0.7
     assert {"mu", "square"} <= set(draws["posterior"].data_vars)
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore:k-hat")  # Too few steps.
-def test_a_second_svi_of_equal_shapes_compiles_no_step(x64):
-    def run(seed):
-        return sample(
-            GAUSSIAN,
-            gaussian_data(seed),
-            start=POSITION,
-            method=SVI(n_steps=40),
-            seed=seed,
-            n_draws=200,
-        )
-
-    run(0)
-    compiled = _advance._cache_size()
-    second = run(1)
-    assert _advance._cache_size() == compiled
-    # The compiled step is the first call's: the draws are still the second's own.
-    _advance.clear_cache()
-    np.testing.assert_array_equal(run(1)["posterior"]["a"], second["posterior"]["a"])
-    assert _advance._cache_size() == 1
 
 
 @pytest.mark.parametrize("n_particles, batch", [(1, None), (3, 5)])

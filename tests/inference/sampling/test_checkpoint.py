@@ -10,7 +10,6 @@ import numpyro.distributions as dist
 import pytest
 
 from probmetric.inference.sampling import checkpoint as sampling_checkpoint
-from probmetric.inference.sampling.checkpoint import describe
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.target import Posterior, Target
@@ -127,7 +126,6 @@ def _flip(data):
 GARBAGE = {
     "truncated": _truncate,
     "one byte changed": _flip,
-    "another array": lambda data: b"PK\x05\x06" + bytes(18),
 }
 
 
@@ -164,10 +162,3 @@ def test_a_full_disk_says_so_and_keeps_the_blocks(whole, tmp_path, monkeypatch):
     assert len(blocks(tmp_path)) == 2
     again = nuts(checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(again.values["x"], whole.values["x"])
-
-
-def test_numbers_of_numpy_describe_a_run_as_pythons_do():
-    numbers = {"seed": np.int64(3), "target_accept": np.float64(0.8)}
-    assert describe(np.ones(2), **numbers) == describe(
-        np.ones(2), seed=3, target_accept=0.8
-    )

@@ -55,9 +55,8 @@ def own_model(data):
 
 @pytest.fixture(scope="module")
 def tree():
-    return pm.sample(
-        own_model, couples(), seed=0, n_chains=2, n_draws=600, log_likelihood=True
-    )
+    options = {"method": "laplace", "n_chains": 1, "n_draws": 100}
+    return pm.sample(own_model, couples(), seed=0, log_likelihood=True, **options)
 
 
 @pytest.mark.long
@@ -87,30 +86,6 @@ def test_loo_refuses_a_users_own_pairs_that_share_a_point(tree):
     shared["constant_data"] = shared["constant_data"].assign(i=constant["j"])
     with pytest.raises(ValueError, match=f"got {N_PAIRS} pairs of {N_PAIRS} points"):
         pm.loo(shared)
-
-
-class Ragged(NamedTuple):
-    """Arrays named as axes and quantities are."""
-
-    X: Any
-    point: Any
-    M: Any
-    pair: Any
-    i: Any
-    j: Any
-
-
-def test_an_array_named_as_an_axis_or_a_quantity_is_kept():
-    rng = np.random.default_rng(1)
-    rows = np.arange(3)
-    data = Ragged(rng.normal(size=(7, 2)), rng.normal(size=7), rng.normal(size=4),
-                  rng.normal(size=3), rows, rows + 3)  # fmt: skip
-    draws = Draws({"M": np.zeros((2, 5, 2, 2))}, {}, {})
-    tree = to_datatree(draws, data=data)
-    assert tree["posterior"]["M"].dims[2:] == ("feature", "feature_bis")
-    kept = tree["constant_data"].to_dataset()
-    for name, value in data._asdict().items():
-        np.testing.assert_array_equal(kept[name], value, err_msg=name)
 
 
 def test_containers_with_as_many_pairs_as_points_keep_both_axes():

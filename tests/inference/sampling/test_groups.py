@@ -60,13 +60,6 @@ LEARNERS = {
         True,
         False,
     ),
-    "two-stage of groups": (
-        lambda: pm.TwoStageMixture(1).fit(X, groups=np.arange(50) // 2).sample,
-        ["mean", "within_average"],
-        "X",
-        True,
-        False,
-    ),
     "DCA-GM": (
         lambda: pm.DCAGM(n_components=1, n_gaussians=1).fit(X, Y).sample,
         ["J"],
@@ -180,6 +173,7 @@ def test_draws_of_the_folded_prior_are_its_own(setup):
     assert abs(unfolded.mean() - 1) > 20 * ratio.std() / np.sqrt(len(ratio))
 
 
+@pytest.mark.long
 def test_parts_add_up_to_the_density_that_is_sampled(setup):
     total = sum(setup.tree["log_prior"].to_dataset().values())
     likelihood = setup.tree["log_likelihood"]

@@ -56,7 +56,10 @@ ADAPTED = {  # n_warmup and settings: (dense, adapt_mass), of three parameters
 }
 
 
-@pytest.mark.parametrize("name", ADAPTED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.long] * (n != "enough")) for n in ADAPTED],
+)
 def test_a_full_mass_matrix_is_adapted_where_the_warm_up_is_long(x64, name, tmp_path):
     settings, expected = ADAPTED[name]
     start = Gaussian({"a": np.zeros(2), "b": np.zeros(())}, np.eye(3))

@@ -37,21 +37,6 @@ def test_matrices_are_metrics_chain_after_chain(name, tmp_path):
     assert posterior.draws[0].link is None
 
 
-def test_the_intercept_gives_each_draw_its_own_link(tmp_path):
-    b = RNG.normal(size=(2, 5))
-    posterior = posterior_of(stored(numbered("M", b=b), tmp_path))
-    found = [float(metric.link.b) for metric in posterior.draws]
-    np.testing.assert_array_equal(found, b.ravel())
-
-
-@pytest.mark.parametrize(
-    "n, kept", [(1, [1]), (2, [1, 10]), (4, [1, 4, 7, 10]), (99, range(1, 11))]
-)
-def test_fewer_draws_are_evenly_spaced_over_chains_joined(n, kept, tmp_path):
-    tree = stored(numbered("M"), tmp_path)
-    assert scales(posterior_of(tree, max_draws=n)) == list(kept)
-
-
 def components():
     """Return draws of a two-stage mixture of 2 components on 3 features."""
     roots = RNG.normal(size=(2, 5, 2, 2, 3, 3))
@@ -86,9 +71,3 @@ def test_components_that_lack_a_part_are_refused(tmp_path):
     tree["components"] = xr.DataTree(tree["components"].to_dataset()[["weights"]])
     with pytest.raises(ValueError, match="draws must have the shapes"):
         posterior_of(stored(tree, tmp_path))
-
-
-def test_the_purpose_is_the_one_that_was_asked_for(tmp_path):
-    tree = stored(numbered("M"), tmp_path)
-    assert posterior_of(tree, purpose="intervals").purpose == "intervals"
-    assert posterior_of(tree).purpose == "prediction"

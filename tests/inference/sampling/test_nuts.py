@@ -14,8 +14,6 @@ from probmetric.inference.sampling.sample import sample
 from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.inference.sampling.problems import (
     PRIOR,
-    TRACES,
-    Prior,
     normal_model,
     normal_posterior,
     points,
@@ -53,19 +51,6 @@ def test_nuts_disagrees_with_a_posterior_under_a_wrong_noise(tree):
     mean, variance = normal_posterior(points(), 2.0, noise=1.5)
     wrong = {"mu": mean, "square": mean**2 + variance}
     assert compare(wrong, tree).attrs["verdict"] == "disagree"
-
-
-def test_a_refit_with_equal_shapes_compiles_nothing(tree):
-    TRACES.clear()
-    again = {
-        "prior": Prior(np.asarray(3.0)),
-        "seed": 5,
-        "n_draws": 1300,
-        "method": SHORT,
-    }
-    refit = sample(normal_model, points(seed=9), **again)
-    assert not TRACES
-    assert refit["posterior"].sizes["draw"] == 1300
 
 
 def test_the_same_seed_gives_the_same_draws(tree):

@@ -6,7 +6,6 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 
-from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.inference.sampling.sample import sample
@@ -113,13 +112,6 @@ def test_a_target_without_a_finite_starting_point_is_refused():
     target = Target(never_finite, lambda position, data: {"x": position})
     with pytest.raises(ValueError, match="start must have a finite density"):
         NUTS().draw(Posterior(target, np.zeros(()), X), seed=0)
-
-
-@pytest.mark.parametrize("kind", [NUTS, SVI, Laplace, Bootstrap])
-def test_samplers_of_equal_settings_are_equal_and_frozen(kind):
-    assert {kind(): 1}[kind()] == 1
-    with pytest.raises(AttributeError):
-        kind().resume = True
 
 
 def shifted(data, shift, *, scale):

@@ -126,9 +126,3 @@ def test_a_total_is_no_unit():
         az.loo(tree)
     with pytest.raises(ValueError, match="draws must have a log likelihood for each"):
         pm.loo(tree)
-
-
-def test_a_file_of_log_likelihoods_is_read_as_it_is(tmp_path):
-    tree = drawn(disjoint())
-    save_draws(tree, tmp_path / "draws.nc")
-    assert load_draws(tmp_path / "draws.nc").identical(tree)

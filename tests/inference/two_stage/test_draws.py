@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from numpyro.infer.util import log_likelihood, potential_energy, unconstrain_fn
+from numpyro.infer.util import log_likelihood
 from scipy.integrate import trapezoid
 from scipy.special import logsumexp
 
@@ -15,7 +15,7 @@ from probmetric.inference.sampling.target import Draws
 from probmetric.inference.two_stage.draws import draw, pointwise
 from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.pairs import _alpha_data, alpha_step
-from probmetric.inference.two_stage.target import TARGET, Fitted, pack, position
+from probmetric.inference.two_stage.target import Fitted, position
 from probmetric.models.two_stage import TwoStageParams, two_stage
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -37,8 +37,6 @@ def holes(groups):
 
 
 CASES = {
-    "free": (sources(), False, None),
-    "proportional": (sources(), True, None),
     "points": (Points(sources().X), True, 0.3),
     "missing": (holes(sources()), False, None),
 }
@@ -51,46 +49,6 @@ def posterior(name, k=2):
     share = 0.5 if alpha is None else alpha
     end = fit(data, n_components=k, prior=prior, covariance=form, alpha=share)
     return Fitted(data, prior, end.params, tied, alpha)
-
-
-def options(given):
-    tied = "proportional" if given.proportional else "free"
-    k = len(given.params.weights)
-    return {"n_components": k, "covariance": tied, "alpha": given.alpha}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", CASES)
-def test_target_is_the_numpyro_posterior_on_the_real_line(name):
-    """Value up to a constant, and gradient, at the fit and at a point near it."""
-    given = posterior(name)
-    data, at = pack(given), position(given)
-    args = (stack(given.data), given.prior)
-    rng = np.random.default_rng(2)
-    near = jax.tree.map(lambda a: a + 0.3 * rng.normal(size=a.shape), at)
-    ours = jax.jit(jax.value_and_grad(TARGET.log_density))
-    theirs = jax.jit(
-        jax.value_and_grad(
-            lambda p: -potential_energy(two_stage, args, options(given), p)
-        )
-    )
-    for point in (at, near):
-        (a, slope), (b, other) = ours(point, data), theirs(point)
-        np.testing.assert_allclose(a, b, rtol=1e-10)
-        for site, g in other.items():
-            np.testing.assert_allclose(
-                slope[site], g, rtol=1e-7, atol=1e-7, err_msg=site
-            )
-    sites = dict(given.params._asdict())
-    if given.proportional:
-        total = given.params.within + given.params.between
-        share = given.params.within[0, 0, 0] / total[0, 0, 0]
-        sites = {"weights": sites["weights"], "means": sites["means"]}
-        sites |= {"covariances": total} | ({} if given.alpha else {"alpha": share})
-    to_line = jax.jit(lambda v: unconstrain_fn(two_stage, args, options(given), v))
-    wanted = to_line(sites)
-    for site, value in wanted.items():
-        np.testing.assert_allclose(at[site], value, rtol=1e-9, err_msg=site)
 
 
 @pytest.mark.long

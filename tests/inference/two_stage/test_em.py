@@ -4,22 +4,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density as numpyro_log_density
 from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
-from probmetric.data.containers import Groups, Points
+from probmetric.data.containers import Groups
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
-from probmetric.inference.solvers.result import Result
-from probmetric.inference.two_stage.fit import fit
 from probmetric.inference.two_stage.groups import em_step, group_data
 from probmetric.inference.two_stage.proportional import (
     proportional_m_step,
 )
-from probmetric.models.two_stage import TwoStageParams, to_metric
+from probmetric.models.two_stage import TwoStageParams
 
 RTOL = 1e-10
 
@@ -122,24 +119,3 @@ def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64)
     other = jax.jit(e_step_missing)(start, data.X, data.w)
     for got, want in zip(other, whole, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.long
-def test_missing_entries_are_integrated_out_of_the_likelihood_and_its_gradient(x64):
-    """EM's fixed point is stationary for the density of the seen entries (autodiff)."""
-    rng = np.random.default_rng(1)
-    X = small().X.copy()
-    X[rng.random(X.shape) < 0.2] = np.nan
-    end = fit(Points(X), n_components=2, prior=None, tol=1e-13, max_steps=3000)
-    assert int(end.result) == Result.CONVERGED
-
-    def log_likelihood(c, mu, S):
-        metric = to_metric(TwoStageParams(c, mu, 0.5 * S, 0.5 * S))
-        return jnp.sum(metric.log_marginal(X))
-
-    p = end.params
-    args = [jnp.asarray(a) for a in (p.weights, p.means, p.within + p.between)]
-    value, grads = jax.jit(jax.value_and_grad(log_likelihood, (0, 1, 2)))(*args)
-    np.testing.assert_allclose(value, end.objective, rtol=1e-12)
-    np.testing.assert_allclose(grads[1], 0, atol=1e-3)
-    np.testing.assert_allclose(grads[2], 0, atol=1e-3)

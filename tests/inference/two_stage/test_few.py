@@ -66,7 +66,6 @@ def test_where_no_feature_is_seen_twice_in_a_source_the_weak_prior_stays():
     X = np.array([[1, nan, 0.3], [nan, 2, nan], [3, nan, 1], [nan, 4, nan]])
     codes = np.array([0, 0, 1, 1])
     assert same(prior_of_groups(Groups(X, codes), 1), default_prior(X, 1))
-    assert np.isfinite(pm.TwoStageMixture().fit(X, groups=codes).within_).all()
 
 
 def test_constant_columns_leave_the_marginal_as_it_is():
@@ -110,6 +109,7 @@ def test_the_estimator_and_the_fit_take_it_and_a_weak_one_differs():
     assert ratios[0] < 0.5 * ratios[1]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:X has constant columns")
 def test_a_source_of_rows_has_the_prior_of_the_rows():
     X, codes = drawn(4, 5, 6)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from numpyro.infer.util import log_density
 from scipy.spatial.distance import cdist
 
 import probmetric as pm
@@ -60,15 +59,6 @@ def test_the_prior_means_are_the_variances():
             (p.df, p.scale, b),
         ):
             np.testing.assert_allclose(scale / (df - 5), size * np.eye(4), rtol=1e-12)
-
-
-def test_of_equal_points_in_each_source_the_prior_is_proper():
-    Z = np.repeat(np.array([[0.0, 1.0], [3.0, 2.0]]), 4, 0)
-    codes = np.repeat([0, 1], 4)
-    for points in (Z, np.ones_like(Z)):
-        w, b = variances(points, codes)
-        assert 0 < w < np.inf
-        assert 0 < b < np.inf
 
 
 @pytest.mark.parametrize("codes", [[0, 0, 0, 0], [0, 1, 2, 3]])
@@ -147,6 +137,7 @@ def test_what_can_be_learned_is(seed):
     assert choose_prior(Groups(*thin(150, seed))).strength <= 16
 
 
+@pytest.mark.long
 def test_labels_without_meaning_mostly_teach_little():
     """As everywhere a choice by sixty points errs at times, here in one draw of 3."""
     codes = np.arange(60) % 2
