@@ -54,6 +54,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cholesky, eigh, solve_triangular, svd
+from scipy.sparse import csr_array
 
 from probmetric.data.containers import Labeled, weights
 from probmetric.data.padding import pad_labeled
@@ -122,7 +123,9 @@ def host_statistics(data: Labeled) -> ClassStatistics:
     size = np.bincount(y, w).astype(X.dtype)
     if size.min() <= 0:
         return ClassStatistics(size, np.zeros((0, 0)), np.zeros((0, 0, 0)))
-    sums = np.stack([np.bincount(y, w * x) for x in X.T], 1).astype(X.dtype)
+    place = y, np.arange(len(y))
+    sums = csr_array((w.astype(float), place), (len(size), len(y))) @ X
+    sums = sums.astype(X.dtype)
     mean = sums / size[:, None]
     delta = X - mean[y]
     return ClassStatistics(size, mean, ((delta * w[:, None]).T @ delta)[None])

@@ -218,9 +218,11 @@ def squares(
     if A.shape[1] < WIDE:
         return cdist(A, B, "sqeuclidean")
     center = B.mean(0)
-    A, B = A - center, B - center
+    own, B = A is B, B - center
+    A = B if own else A - center  # NumPy computes one triangle of B Bᵀ.
     size = np.sum(A * A, 1)[:, None] + np.sum(B * B, 1)
-    D = A @ (-2 * B.T)
+    D = A @ B.T
+    D *= -2
     D += size
     size *= 1e-13
     D[D < size] = 0.0

@@ -25,6 +25,8 @@ def test_distances_by_a_product_are_sums_of_squared_differences():
     A[10:20] = A[:10]
     D = strength.squares(A[5:], A)
     np.testing.assert_allclose(D, cdist(A[5:], A, "sqeuclidean"), rtol=1e-11)
+    own = strength.squares(A, A)  # By one triangle of the product.
+    np.testing.assert_allclose(own, cdist(A, A, "sqeuclidean"), rtol=1e-11)
     assert (np.diagonal(D, 5) == 0).all()  # Also for duplicates.
     assert (np.sum(D == 0, 1) == np.r_[[2] * 15, [1] * 10]).all()
 

@@ -307,7 +307,7 @@ def _spectrum(
     if info < 0 or not np.isfinite(scatter).all():
         raise LinAlgError("the scatter must be finite")
     columns = np.empty((len(scatter), rank))
-    columns[pivots - 1] = np.tril(lower)[:, :rank]
+    columns[pivots - 1] = np.tril(lower[:, :rank])
     white = half(columns)
     values, vectors = np.linalg.eigh(white.T @ white)
     there = values > values[-1:] * len(scatter) * np.finfo(float).eps
