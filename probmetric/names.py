@@ -44,6 +44,8 @@ class Reading(NamedTuple):
     unlabeled: int | float | str | None = "warn"
     na: Sequence[str] = ()
     thousands: str | None = None
+    feature_names: Sequence[str] = ()
+    handle_unknown: str = "error"
 
 
 AS_IS = Reading()

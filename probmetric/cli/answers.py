@@ -20,11 +20,12 @@ from probmetric.cli.files import note, refuse
 from probmetric.cli.inputs import Learner, describe, of_option
 from probmetric.cli.options import DataSpec
 from probmetric.cli.sites import Community
+from probmetric.data.factors import Factors
 from probmetric.data.inputs import points
 from probmetric.data.triplets import numbered
 from probmetric.data.unlabeled import leaves_out
 from probmetric.datasets.columns import doubtful_columns
-from probmetric.datasets.loading import Dataset, load_points
+from probmetric.datasets.loading import Dataset, framed, load_points
 from probmetric.datasets.tables import read_content
 from probmetric.evaluation.answers import answer_auc, answer_scores
 from probmetric.large.source import Source
@@ -38,9 +39,9 @@ from probmetric.registry import without_points
 
 COLUMNS = {
     "pairs": (("i", "j"), ("y",), ("trials", "weight")),
-    "triplets": (("anchor", "near", "far"), (), ("y", "weight")),
-    "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight")),
-    "odd_one_out": (("object1", "object2", "odd"), (), ("weight",)),
+    "triplets": (("anchor", "near", "far"), (), ("y", "weight", "rater")),
+    "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight", "rater")),
+    "odd_one_out": (("object1", "object2", "odd"), (), ("weight", "rater")),
 }
 """Columns of a table: numbers of rows, required values, and optional values."""
 
@@ -50,7 +51,7 @@ ALIASES = (
 )
 """Names of the columns of triplets in other programs."""
 
-ARGUMENTS = {"weight": "sample_weight"}
+ARGUMENTS = {"weight": "sample_weight", "rater": "raters"}
 """Arguments of a fit for columns of another name."""
 
 
@@ -75,6 +76,7 @@ class Answered(NamedTuple):
     name: str
     table: Table
     about: dict[str, Any]
+    factors: Factors | None = None
 
 
 def read_table(
@@ -92,7 +94,8 @@ def read_table(
     wanted += "for triplets; anchor, near, far, other for quadruplets; or object1, "
     wanted += "object2, odd for odd-one-out responses"
     if answers:
-        wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets)"
+        wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets; "
+        wanted += "rater for all but pairs)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{wanted}, got no table in {path.name}.")
     frame = frame.drop(columns=[name for name in how.drop if name in frame])
@@ -113,7 +116,11 @@ def read_table(
                 numbers = [_whole(frame, name, path, option) for name in index]
                 rows = np.stack(numbers, 1)
             values = {
-                ARGUMENTS.get(name, name): frame[name].to_numpy()
+                ARGUMENTS.get(name, name): (
+                    frame[name].to_numpy(str)
+                    if name == "rater" and is_text(frame[name])
+                    else frame[name].to_numpy()
+                )
                 for name in (*needed, *more)
                 if name in columns
             }
@@ -198,7 +205,7 @@ def about_points(
     place = str(table.path.resolve())
     if objects is not None:
         refuse({"--data": data}, f"{name} (objects without features)")
-        X, called, source = None, table.path.name, place
+        X, factors, called, source = None, None, table.path.name, place
         if table.names is not None and known is not None:
             with of_option("--answers", "triplets"):
                 coded, names = numbered(np.array(table.names)[table.rows], known)
@@ -210,8 +217,9 @@ def about_points(
             raise ValueError(
                 "--data must be the table of points for --answers, got none."
             )
-        loaded = load_points(data, label=spec.label, how=spec.how)
+        loaded = load_points(data, label=spec.label, how=spec.how, names=known or ())
         X, names, called = points(loaded.X, "data"), loaded.feature_names, data
+        factors = loaded.factors
         source, n = data if is_set(data) else str(existing(data).resolve()), len(X)
         check_rows(table, n, data)
         for remark in doubtful_columns(X, names):
@@ -219,7 +227,7 @@ def about_points(
     content = [X, table.rows, *table.values.values()]
     about = describe(spec, source, n, names, {}, content)
     about["answers"] = {"source": place, "kind": table.kind, "n": len(table.rows)}
-    return Answered(X, names, called, table, about)
+    return Answered(X, names, called, table, about, factors)
 
 
 def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
@@ -248,15 +256,25 @@ def fit_answers(estimator: Learner, data: Answered) -> None:
     fit, table = _fit_of(estimator, data.table), data.table
     if table.kind != "pairs":
         estimator.set_params(odd_one_out=table.kind == "odd_one_out")
-    given: dict[str, Any] = {"preprocessor": data.X}
-    if data.X is None:  # Judgments of a fold may lack an object.
-        given = {"n_objects": len(data.feature_names)}
+    given: dict[str, Any] = {"n_objects": len(data.feature_names)}
+    if data.X is not None:
+        factors = data.factors
+        rows = framed(data.X, data.feature_names, factors) if factors else data.X
+        given = {"preprocessor": rows}
     before = {name: estimator.get_params()[name] for name in given}
     estimator.set_params(**given)
     try:
         fit(table.rows, **table.values)
     finally:  # These are no arguments for a summary.
         estimator.set_params(**before)
+
+
+def sharpness_of(estimator: object) -> dict[str, float]:
+    """Return the sharpness of each rater of a fit to triplets, if any."""
+    raters, sharpness = (getattr(estimator, k, None) for k in ("raters_", "sharpness_"))
+    if raters is None or sharpness is None:
+        return {}
+    return dict(zip(map(str, raters), np.asarray(sharpness).tolist(), strict=True))
 
 
 def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
@@ -267,7 +285,10 @@ def some(data: Answered, rows: Int[np.ndarray, "m"]) -> Answered:
 
 
 def probabilities(
-    metric: Dissimilarity | MetricDraws, data: Answered, lapse_rate: float | None
+    metric: Dissimilarity | MetricDraws,
+    data: Answered,
+    lapse_rate: float | None,
+    sharpness: Float[np.ndarray, "N"] | None = None,
 ) -> tuple[Float[np.ndarray, "N *k"] | None, Float[np.ndarray, "N *k"], str]:
     """Compute P of judgments, a score, and the reason if P is None.
 
@@ -275,7 +296,7 @@ def probabilities(
     For triplets, P (N, K) has the probability of each response, in the order of y, and
     the score (N, K) is minus the distance of each alternative. P is averaged over
     draws. ``lapse_rate`` is None unless squared distances are in units of log odds, as
-    after a fit to triplets.
+    after a fit to triplets. ``sharpness`` are factors of the log odds. Default: 1.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]
@@ -297,7 +318,8 @@ def probabilities(
             "learned from triplets"
         )
         return None, score, reason
-    P = (1 - lapse_rate) * softmax(-(D**2), -1) + lapse_rate / len(pairs)
+    squared = D**2 if sharpness is None else sharpness[:, None] * D**2
+    P = (1 - lapse_rate) * softmax(-squared, -1) + lapse_rate / len(pairs)
     return P.mean(0), score, ""
 
 

@@ -30,6 +30,7 @@ from probmetric.cli.answers import (
     judged_rows,
     probabilities,
     read_table,
+    sharpness_of,
     some,
 )
 from probmetric.cli.files import (
@@ -47,6 +48,7 @@ from probmetric.cli.inputs import (
     StoredMetric,
     check_features,
     check_finite,
+    coded_as,
     describe_data,
     describe_rows,
     if_among,
@@ -217,6 +219,10 @@ def _means(scored: Iterable[Scored], **more: object) -> Result:
 def _votes(options: Evaluate, spec: DataSpec) -> Task:
     learner, seed, n_neighbors = _learner(options), options.seed, options.k or 5
     stored = load_stored(options) if learner is None else None
+    if stored is None:
+        spec = coded_as(spec, learner)
+    else:
+        spec = coded_as(spec, stored.metric, stored.feature_names)
     data = labeled(spec)
     if stored is not None:
         check_features(stored.feature_names, data.feature_names, data.name)
@@ -262,6 +268,7 @@ def _votes(options: Evaluate, spec: DataSpec) -> Task:
 
 def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Dataset:
     label = spec.label or (None if spec.groups else data.label)
+    spec = spec._replace(how=spec.how._replace(feature_names=data.feature_names))
     with of_option("--test"):
         tested = load(spec._replace(name=test, label=label))
         features = data.feature_names, tested.feature_names
@@ -339,6 +346,7 @@ class _Split(NamedTuple):
     rows: np.ndarray
     metric: Dissimilarity | MetricDraws
     lapse_rate: float | None = None
+    sharpness: np.ndarray | None = None
 
 
 def _judgments(options: Evaluate, answers: str) -> Task:
@@ -358,8 +366,8 @@ def _judgments(options: Evaluate, answers: str) -> Task:
     reasons: dict[str, None] = {}
 
     def scored() -> Iterator[Scored]:
-        for number, (tested, rows, metric, lapse_rate) in enumerate(splits):
-            P, score, reason = probabilities(metric, tested, lapse_rate)
+        for number, (tested, rows, metric, *rates) in enumerate(splits):
+            P, score, reason = probabilities(metric, tested, *rates)
             reasons.update({reason: None} if reason else {})
             base, constant = _constant(tested)
             for method, stated in (base, constant), (name, P):
@@ -382,7 +390,7 @@ def _of_stored(
         {"--test": options.test, "--folds": options.folds},
         "--answers and a stored metric, which is evaluated on all of --answers",
     )
-    spec = options.spec(options.data or "")
+    spec = coded_as(options.spec(options.data or ""), stored.metric)
     data = about_points(
         read_table(answers, spec.how),
         options.data,
@@ -413,15 +421,19 @@ def _refits(
 ) -> tuple[Answered, Iterable[_Split], list[str]]:
     _check_split(options)
     check_answers(learner, answers)
-    spec = options.spec(options.data or "")
+    spec = coded_as(options.spec(options.data or ""), learner)
     data = answered(learner, answers, options.data, spec)
     n = len(data.table.rows)
 
     def fitted(train: Answered, test: Answered, rows: np.ndarray) -> _Split:
         fresh = cast("Learner", clone(learner))
         fit_answers(fresh, train)
-        rate = vars(fresh).get("lapse_rate_")
-        return _Split(test, rows, fresh.get_metric(), rate)
+        rate, factors = vars(fresh).get("lapse_rate_"), sharpness_of(fresh)
+        s = None  # A rater who is only in the test set is typical.
+        if factors and "raters" in test.table.values:
+            names = test.table.values["raters"].astype(str)
+            s = np.array([factors.get(name, 1.0) for name in names])
+        return _Split(test, rows, fresh.get_metric(), rate, s)
 
     if options.test is not None:
         names = data.feature_names
@@ -514,6 +526,7 @@ def _sites(options: Evaluate) -> Task:
 def _pairs(options: Evaluate, spec: DataSpec) -> Task:
     _learner(options)  # Refuses --set.
     stored = load_stored(options)
+    spec = coded_as(spec, stored.metric, stored.feature_names)
     # Without a label, sources are the classes.
     with of_option("--groups", "label") if spec.label is None else nullcontext():
         data = load(spec)

@@ -15,6 +15,7 @@ from probmetric.cli.answers import (
     check_answers,
     fit_answers,
     learned_rows,
+    sharpness_of,
 )
 from probmetric.cli.files import (
     FILES,
@@ -27,6 +28,7 @@ from probmetric.cli.files import (
 )
 from probmetric.cli.inputs import (
     Learner,
+    coded_as,
     describe_data,
     describe_rows,
     labeled,
@@ -140,7 +142,7 @@ def prepared(
     settings = parse_settings(options.settings)
     estimator = make(options.model, settings, seed=options.seed)
     check_answers(estimator, options.answers)
-    spec = options.spec(options.data or options.sites or "")
+    spec = coded_as(options.spec(options.data or options.sites or ""), estimator)
     if options.sites is not None:
         check_learner(estimator, options)
         return estimator, community(options, spec), spec
@@ -169,12 +171,13 @@ def origin(
 ) -> dict[str, Any]:
     """Describe a result: learner, arguments, seed, data, versions."""
     arguments = estimator.get_params()
-    rate = vars(estimator).get("lapse_rate_")
+    rate, sharpness = vars(estimator).get("lapse_rate_"), sharpness_of(estimator)
     return {
         "model": options.model,
         "estimator": type(estimator).__name__,
         "arguments": {k: repr(v) for k, v in arguments.items()},
         **({} if rate is None else {"lapse_rate": rate}),
+        **({"sharpness": sharpness} if sharpness else {}),
         "seed": options.seed,
         "data": about,
         "versions": versions(),

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,9 +33,9 @@ from probmetric.large.rows import (
 )
 from probmetric.large.source import Source, n_rows
 from probmetric.metric import Dissimilarity
-from probmetric.metric.feature_names import difference
+from probmetric.metric.feature_names import difference, unknown_of
 from probmetric.metric.protocol import MetricDraws
-from probmetric.names import Reading, in_parts, path_of
+from probmetric.names import AS_IS, Reading, in_parts, path_of
 from probmetric.registry import takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
@@ -81,6 +82,15 @@ def load(spec: DataSpec) -> Dataset:
         return datasets.load(spec.name, label=spec.label, groups=spec.groups, **how)
 
 
+def coded_as(
+    spec: DataSpec, learned: object, names: Sequence[str] | None = ()
+) -> DataSpec:
+    """Read columns of text as a learner or a metric with these features does."""
+    features, unknown = tuple(names or ()), unknown_of(learned)
+    how = spec.how._replace(feature_names=features, handle_unknown=unknown)
+    return spec._replace(how=how)
+
+
 def check_finite(data: Dataset) -> None:
     """Raise for points with NaN or infinity."""
     for missing, bad in ((True, np.isnan(data.X)), (False, np.isinf(data.X))):
@@ -110,6 +120,11 @@ def labeled(spec: DataSpec) -> Dataset:
             raise ValueError(f"{str(error).rstrip('.')}. T{default}.") from error
         raise
     remarks = doubtful_columns(data.X, data.feature_names)
+    remarks += [
+        f"column {name!r} is text with {len(levels)} levels, used as a factor. If it "
+        f"is no feature, use --drop {shlex.quote(name)}"
+        for name, levels in (data.factors or {}).items()
+    ]
     for remark in [f"t{default}"] * last + remarks:
         note(remark)
     return data
@@ -173,11 +188,15 @@ def describe(
     content: object,
 ) -> dict[str, Any]:
     """Describe data for summary.json: place, columns, reading, sizes and hash."""
+    reading = spec.how._asdict()
+    for name in ("feature_names", "handle_unknown"):
+        if reading[name] == getattr(AS_IS, name):
+            del reading[name]
     return {
         "source": source,
         "label": spec.label,
         "groups": spec.groups,
-        "reading": spec.how._asdict(),
+        "reading": reading,
         "n": n,
         "features": list(features),
         "classes": classes,
@@ -366,7 +385,7 @@ def points_for(
         spec.name,
         stored.n_features,
         label=spec.label,
-        how=spec.how,
+        how=coded_as(spec, stored.metric).how,
         bare=bare,
         names=stored.feature_names or (),
     )

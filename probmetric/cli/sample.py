@@ -30,7 +30,7 @@ from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.progress import is_silent
-from probmetric.registry import model_of
+from probmetric.registry import MODELS, model_of
 from probmetric.report.model_fit import parts_of
 from probmetric.storage.draws_file import save_draws
 
@@ -108,7 +108,8 @@ def run(options: Sample) -> int:
                 curves = curve_table(made, uncertainty)
                 say(in_words(gdm))
         seconds = time.perf_counter() - started
-        fit = model_verdict(made, options.seed)
+        checked = MODELS[model_of(options.model)].criticism
+        fit = model_verdict(made, options.seed) if checked else None
         summary = {
             **source,
             "method": method,

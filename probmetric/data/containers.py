@@ -85,7 +85,8 @@ class Triplets(NamedTuple):
     """Comparisons of three points: is X[near] nearer to X[anchor] than X[far] is?
 
     y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``. The question is
-    then: is X[near] nearer to X[anchor] than X[far] is to X[other]?
+    then: is X[near] nearer to X[anchor] than X[far] is to X[other]? ``rater`` (N,) is
+    the person or instrument that gave each response, for models in which they differ.
 
     Examples
     --------
@@ -103,6 +104,7 @@ class Triplets(NamedTuple):
     y: Int[Array, "N"] | None
     w: Float[Array, "N"] | None = None
     other: Int[Array, "N"] | None = None
+    rater: Int[Array, "N"] | None = None
 
     @property
     def beside(self) -> Int[Array, "N"]:

@@ -16,6 +16,7 @@ import sklearn.datasets
 from jaxtyping import Float, Int
 
 from probmetric.arguments import check_counts, check_number
+from probmetric.data.factors import KEY, Factors
 from probmetric.data.unlabeled import leave_out, warn_of_unlabeled
 from probmetric.datasets.generators import GENERATORS
 from probmetric.datasets.tables import (
@@ -59,7 +60,8 @@ class Dataset:
 
     ``y`` are class codes 0..C-1, and ``target_names`` the names of the classes.
     ``groups`` are codes 0..G-1 of the source of each row. ``label`` is the name of the
-    column of classes.
+    column of classes. ``factors`` are the levels of columns of text. X has a column of
+    0 and 1 for each level.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class Dataset:
     name: str
     groups: Int[np.ndarray, "n"] | None = None
     label: str | None = None
+    factors: Factors | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.X, self.y))
@@ -84,7 +87,7 @@ class Dataset:
     @property
     def frame(self) -> pd.DataFrame:
         """X as a DataFrame, with feature names as columns."""
-        return pd.DataFrame(self.X, columns=pd.Index(self.feature_names))
+        return framed(self.X, self.feature_names, self.factors)
 
     @property
     def labels(self) -> np.ndarray:
@@ -93,12 +96,23 @@ class Dataset:
 
 
 class Unlabeled(NamedTuple):
-    """Points X (n, d), float64, the names of features, and labels if any."""
+    """Points X (n, d), float64, names of features, and labels and factors if any."""
 
     X: np.ndarray
     feature_names: tuple[str, ...]
     labels: np.ndarray | None
     name: str
+    factors: Factors | None = None
+
+
+def framed(
+    X: np.ndarray, names: Sequence[str], factors: Factors | None
+) -> pd.DataFrame:
+    """Return coded rows as a DataFrame, from which learners know the factors."""
+    frame = pd.DataFrame(X, columns=pd.Index(names))
+    if factors:
+        frame.attrs[KEY] = factors
+    return frame
 
 
 def names() -> list[str]:
@@ -159,7 +173,14 @@ def _from_file(
         members, sources = codes(table.groups, path.name, "groups")
         warn_of_unlabeled(reading.unlabeled, sources, "groups", OPTION)
     return Dataset(
-        table.X, y, table.feature_names, classes, str(path), members, table.label
+        table.X,
+        y,
+        table.feature_names,
+        classes,
+        str(path),
+        members,
+        table.label,
+        table.factors,
     )
 
 
@@ -181,7 +202,8 @@ def _from_openml(name: str, label: str | None, reading: Reading) -> Dataset:
     table = _labeled(table, reading)
     y, classes = codes(table.labels, name)
     warn_of_unlabeled(reading.unlabeled, classes, "label", OPTION)
-    return Dataset(table.X, y, table.feature_names, classes, source)
+    names_of = table.feature_names
+    return Dataset(table.X, y, names_of, classes, source, factors=table.factors)
 
 
 def load(
@@ -197,6 +219,8 @@ def load(
     drop: Sequence[str] = (),
     features: Sequence[str] = (),
     unlabeled: int | float | str | None = "warn",
+    feature_names: Sequence[str] = (),
+    handle_unknown: str = "error",
     n: int | None = None,
     seed: int = 0,
 ) -> Dataset:
@@ -235,6 +259,13 @@ def load(
         Value in the label or group column of a file that marks a row as unlabeled, for
         example -1. Use NaN for missing labels. These rows are ignored. If it is None or
         "warn", every label is a class. "warn" also warns if a label is -1.
+    feature_names : sequence of str, optional
+        Features of a metric or learner, whose factors have the same levels. Default: if
+        ``label`` or ``groups`` is set, columns of text that repeats are factors, with
+        the levels that occur.
+    handle_unknown : "error" or "ignore", default="error"
+        Missing levels are NaN, and levels that are not in ``feature_names`` raise an
+        error. "ignore" uses the center of all levels for both.
     n, seed : int, optional
         Number of points from a generator (default: 1000), and its seed (default: 0).
 
@@ -259,6 +290,8 @@ def load(
         unlabeled=unlabeled,
         na=_listed(na),
         thousands=thousands,
+        feature_names=feature_names,
+        handle_unknown=handle_unknown,
     )
     if groups is not None and is_set(name):
         raise ValueError(
@@ -317,7 +350,7 @@ def load_points(
     bare : bool, default=False
         Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()
-        Names of the d features, used in error messages.
+        Names of the d features. Columns of text have the levels in these names.
 
     Examples
     --------
@@ -325,6 +358,7 @@ def load_points(
     (150, 4)
     """
     name = str(name_or_path)
+    how = how._replace(feature_names=names)
     options = how._asdict()
     if is_set(name):
         data = load(name, label=label, **options)
@@ -334,4 +368,4 @@ def load_points(
     if labels is not None:
         y, classes = codes(labels, name)
         labels = np.asarray(classes)[y]
-    return Unlabeled(table.X, table.feature_names, labels, name)
+    return Unlabeled(table.X, table.feature_names, labels, name, table.factors)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from probmetric.data.factors import Factors, coded, factors_of, levels_in
 from probmetric.files import UNREADABLE, Archive, readable, reason
 from probmetric.names import AS_IS, ENDINGS, UNNAMED, Reading, ending, repeated
 from probmetric.typing import ArrayLike
@@ -280,7 +281,10 @@ def chosen(names: Sequence[str], reading: Reading, source: str) -> list[int]:
 
 
 class Table(NamedTuple):
-    """Features X (n, d) and their names; labels, groups and class names, if any."""
+    """Features X (n, d) and their names; labels, groups and class names, if any.
+
+    ``factors`` are the levels of columns of text.
+    """
 
     X: np.ndarray
     feature_names: tuple[str, ...]
@@ -288,6 +292,7 @@ class Table(NamedTuple):
     target_names: tuple[str, ...] | None = None
     groups: np.ndarray | None = None
     label: str | None = None
+    factors: Factors | None = None
 
 
 def codes(
@@ -340,6 +345,30 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
     return columns.index(name)
 
 
+def _factors(frame: pd.DataFrame, reading: Reading, label: str | None) -> Factors:
+    """Return the levels of text columns, or of the columns of ``feature_names``.
+
+    If the label is the last column by default, a text column may be the label.
+    """
+    if reading.feature_names:
+        return levels_in(reading.feature_names, frame)
+    words = [k for k in range(frame.shape[1]) if _is_factor(frame.iloc[:, k], reading)]
+    return {} if label is not None else factors_of(frame.iloc[:, words])
+
+
+def _is_factor(column: pd.Series, reading: Reading) -> bool:
+    """Return whether a column has text that repeats, and no numbers."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return True
+    entries = column.dropna()
+    if pd.api.types.is_numeric_dtype(column) or entries.nunique() == len(entries):
+        return False
+    if not all(isinstance(value, str) for value in entries):
+        return False
+    numbers = as_numbers(entries, reading.decimal, reading.thousands)
+    return bool(numbers.isna().all()) and not _first_word(column, reading)[1]
+
+
 def _features(
     frame: pd.DataFrame, source: str, reading: Reading, label: str | None, *, text: bool
 ) -> np.ndarray:
@@ -367,8 +396,8 @@ def _features(
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
         todo = (
-            f"Omit columns that are no features: {drop}. Text and categories are "
-            "features of learners that are fitted to a pandas DataFrame in Python"
+            f"Omit columns that are no features: {drop}. Text that repeats is a "
+            "factor, if label= (--label) is set"
         )
         if label is not None:
             todo = (
@@ -469,8 +498,10 @@ def split_label(
     places = [places[k] for k in chosen([columns[k] for k in places], reading, source)]
     last = label if labeled and named_label is None else None
     points = frame.iloc[:, places]
+    factors = _factors(points, reading, last)
+    points = coded(points, factors, reading.handle_unknown, "data")
     X = _features(points, source, reading, last, text=text is not None)
-    return Table(X, tuple(points.columns), labels, None, members, label)
+    return Table(X, tuple(points.columns), labels, None, members, label, factors)
 
 
 def split_arrays(
@@ -570,6 +601,8 @@ def read_points(
         labeled = label is not None or "y" in content
         return split_arrays(content, label, reading=reading, labeled=labeled)
     width = int(content.shape[1]) - len({*reading.drop} & {*content.columns})
+    levels = levels_in(names, content).values()
+    width += sum(map(len, levels)) - len(levels)
     d = width - int(label is not None) if d is None else d
     labeled = label is not None or (width == d + 1 and not reading.features)
     if not (labeled or width == d or reading.features) or content.shape[0] == 0:

@@ -40,6 +40,16 @@ outlier, and the scale of M decreases. A lapse rate that is not known has a prio
 
 and is sampled as u. Psychometric functions have the prior Beta(1, 10).
 
+*Raters* r = 1..R can differ in sharpness s_r > 0: a response of rater r has s_r D_k
+instead of D_k in Eq. (2), so s_r multiplies the log odds of Eq. (3). With contrasts B
+(R, R-1), orthonormal columns that sum to 0, and ω > 0,
+
+    log s_r = ω Σ_m B_rm z_m,        z_m ~ N(0, 1).                                (7)
+
+The geometric mean of all s_r is 1, because any other is another scale of M. M is the
+metric of a *typical* rater, with s = 1. A lapse ignores the objects. A rater with a
+small s_r makes errors where distances are similar.
+
 References
 ----------
 Tamuz, Liu, Belongie, Shamir and Kalai, "Adaptively Learning the Crowd Kernel", ICML
@@ -50,15 +60,19 @@ Zheng, Pereira, Baker and Hebart, "Revealing interpretable object representation
 human behavior" (SPoSE), ICLR 2019, for Eq. (2) of three pairs, with scalar products
 instead of -D; Schütt, Harmeling, Macke and Wichmann, "Painfree and accurate Bayesian
 estimation of psychometric functions for (potentially) overdispersed data", Vision
-Research 122, 2016, for the prior of lapses.
+Research 122, 2016, for the prior of lapses; Whitehill, Ruvolo, Wu, Bergsma and
+Movellan, "Whose Vote Should Count More", NIPS 2009, for a factor of the log odds of
+each rater.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import scipy.linalg
 from jaxtyping import Float
 from numpyro.distributions.transforms import SigmoidTransform
 
@@ -83,6 +97,7 @@ class TripletParams(NamedTuple):
     """Parameters: the linear map W (p, d), identified up to rotation.
 
     ``lapse_rate`` is ε if it was learned, and None if it is an argument of the model.
+    ``sharpness`` are s_r of Eq. (7), or None if raters do not differ.
 
     Examples
     --------
@@ -92,6 +107,7 @@ class TripletParams(NamedTuple):
 
     W: Float[Array, "p d"]
     lapse_rate: Float[Array, ""] | float | None = None
+    sharpness: Float[Array, "R"] | None = None
 
     def rate(self, lapse_rate: Numeric) -> Numeric:
         """Return the lapse rate: the learned one, or otherwise the argument."""
@@ -102,6 +118,7 @@ class TripletPrior(NamedTuple):
     """W ~ N(mean, c²/lam) entry by entry; lam > 0.
 
     ``lapse`` are α and β of the prior of the lapse rate, Eq. (6), if it is learned.
+    ``spread`` is ω of Eq. (7) for each rater (equal entries), if raters differ.
 
     Examples
     --------
@@ -113,21 +130,45 @@ class TripletPrior(NamedTuple):
     c: Float[Array, ""] | float = 1.0
     lam: Float[Array, ""] | float = 1.0
     lapse: tuple[Numeric, Numeric] | None = None
+    spread: Float[Array, "R"] | None = None
+
+    def sharpness(self, z: Float[Array, "m"]) -> Float[Array, "R"]:
+        """Return s of Eq. (7)."""
+        assert self.spread is not None
+        return jnp.exp(self.spread * (contrasts(len(self.spread)) @ z))
+
+    def effects(
+        self, sharpness: Float[Array, "R"] | None
+    ) -> Float[np.ndarray, "m"] | None:
+        """Return z of Eq. (7) for s, or None if raters do not differ."""
+        if sharpness is None:
+            return None
+        return contrasts(len(sharpness)).T @ (np.log(sharpness) / self.spread)
 
 
-def _squared(W: Array, triplets: Triplets) -> Array:
+def contrasts(n: int) -> Float[np.ndarray, "n m"]:
+    """Return orthonormal columns that sum to 0 (Helmert's), in float64."""
+    return np.asarray(scipy.linalg.helmert(n)).T.copy()
+
+
+def _squared(W: Array, triplets: Triplets, sharpness: Array | None) -> Array:
     Z = jnp.asarray(triplets.X) @ W.T
     pairs = triplets.alternatives
-    return jnp.stack([jnp.sum((Z[i] - Z[j]) ** 2, -1) for i, j in pairs], -1)
+    D = jnp.stack([jnp.sum((Z[i] - Z[j]) ** 2, -1) for i, j in pairs], -1)
+    if sharpness is None or triplets.rater is None:
+        return D
+    return sharpness[triplets.rater][:, None] * D
 
 
-def _log_odds(W: Array, triplets: Triplets) -> Array:
-    D = _squared(W, triplets)
+def _log_odds(W: Array, triplets: Triplets, sharpness: Array | None) -> Array:
+    D = _squared(W, triplets, sharpness)
     return D[:, 0] - D[:, 1]
 
 
-def _log_probability(W: Array, triplets: Triplets, lapse_rate: Numeric) -> Array:
-    log_p = jax.nn.log_softmax(-_squared(W, triplets), -1)
+def _log_probability(
+    W: Array, triplets: Triplets, lapse_rate: Numeric, sharpness: Array | None
+) -> Array:
+    log_p = jax.nn.log_softmax(-_squared(W, triplets, sharpness), -1)
     lapse = jnp.asarray(lapse_rate, log_p.dtype)
     return jnp.logaddexp(log_p + jnp.log1p(-lapse), jnp.log(lapse / log_p.shape[-1]))
 
@@ -146,7 +187,9 @@ def triplet_comparisons(
     The NumPyro sites are the linear map ``W`` (p, d), ``y``, and the deterministic
     metric ``M`` (d, d) = WᵀW. With ``prior.lapse`` the lapse rate is learned. There are
     then two more sites: ``logit_lapse`` (), u of Eq. (6), and the deterministic
-    ``lapse_rate`` (), which replaces the argument.
+    ``lapse_rate`` (), which replaces the argument. With ``prior.spread`` there are
+    ``effects`` (R-1,), z of Eq. (7), and the deterministic ``sharpness`` (R,).
+    ``triplets.rater`` are then numbers 0..R-1.
 
     Examples
     --------
@@ -165,15 +208,23 @@ def triplet_comparisons(
         u = sample("logit_lapse", dist.TransformedDistribution(rate, logit))
         lapse_rate = jax.nn.sigmoid(u)
         numpyro.deterministic("lapse_rate", lapse_rate)
+    sharpness = None
+    if prior.spread is not None:
+        zero = jnp.zeros(len(prior.spread) - 1, W.dtype)
+        z = sample("effects", dist.Normal(zero, 1.0).to_event(1))
+        sharpness = prior.sharpness(z)
+        numpyro.deterministic("sharpness", sharpness)
     with numpyro.plate("triplet", len(triplets.anchor)):
-        log_p = _log_probability(W, triplets, lapse_rate)
+        log_p = _log_probability(W, triplets, lapse_rate, sharpness)
         response = ClassLabel(log_p, weights(triplets), learning_rate)
         sample("y", response, obs=triplets.y)
 
 
 @numpy_in_numpy_out
 def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
-    """Return the log odds of near against far (Eq. 3); responses are not used.
+    """Return the log odds of near against far (Eq. 3), without ``triplets.y``.
+
+    Without ``triplets.rater`` they are the log odds of a typical rater.
 
     Examples
     --------
@@ -182,7 +233,7 @@ def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
     >>> log_odds(TripletParams(jnp.eye(1)), triplets).tolist()  # 2² - 1²
     [3.0]
     """
-    return _log_odds_at(params.W, triplets._replace(y=None))
+    return _log_odds_at(params.W, triplets._replace(y=None), params.sharpness)
 
 
 @numpy_in_numpy_out
@@ -190,6 +241,8 @@ def log_probability(
     params: TripletParams, triplets: Triplets, lapse_rate: Numeric = 0.0
 ) -> Float[Array, "N K"]:
     """Return the log probability of each response (Eq. 5), in the order of y.
+
+    Without ``triplets.rater`` it is the log probability of a typical rater.
 
     Examples
     --------
@@ -200,7 +253,8 @@ def log_probability(
     [0.047, 0.953]
     """
     rate = params.rate(lapse_rate)
-    return _log_probability_at(params.W, triplets._replace(y=None), rate)
+    triplets = triplets._replace(y=None)
+    return _log_probability_at(params.W, triplets, rate, params.sharpness)
 
 
 @numpy_in_numpy_out

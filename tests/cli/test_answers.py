@@ -394,6 +394,21 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     for folder in ("stored", "refit"):
         loss = judged(tmp_path / folder)[0]["log_loss"]
         np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
+    # Raters of the table differ in sharpness, and so do their probabilities.
+    who = np.where(np.arange(150) % 3, "b", "a")
+    for path, part in zip(paths, (slice(100), slice(100, None)), strict=True):
+        pd.read_csv(path).assign(rater=who[part]).to_csv(path, index=False)
+    direct = pm.TripletEmbedding(1, odd_one_out=True, lapse_rate=0.1)
+    direct.fit(names[last[:100]], raters=who[:100])
+    P = direct.triplet_probability(names[last[100:]], who[100:])
+    tested = "--model", "triplet_embedding", *model, "--test", paths[1], "--out"
+    assert run("evaluate", *tested, tmp_path / "rated").exit_code == 0
+    loss = judged(tmp_path / "rated")[0]["log_loss"]
+    np.testing.assert_allclose(loss, -np.log(P).mean(), rtol=1e-6)
+    out = "--out", tmp_path / "raters"
+    assert run("fit", "triplet_embedding", *model, *out).exit_code == 0
+    summary = json.loads((out[1] / "summary.json").read_text())
+    assert [*summary["sharpness"]] == ["a", "b"]
     said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
     assert "--answers must not have odd_one_out for GDM" in said
 

@@ -252,6 +252,58 @@ def test_a_lapse_rate_keeps_the_scale_of_distances_and_the_probabilities():
     assert 0.005 < float(drawn.std()) < 0.03
 
 
+@pytest.mark.long
+def test_the_sharpness_of_raters_is_recovered_and_states_their_probabilities():
+    Z, rows, _ = answers(size=4000)
+    rng = np.random.default_rng(3)
+    names = np.array(["dull", "other", "sharp"])
+    s, rater = np.array([0.25, 1.0, 4.0]), np.arange(4000) % 3
+    squared = ((Z[rows] - Z[rows[:, :1]]) ** 2).sum(-1)
+    t = s[rater] * (squared[:, 2] - squared[:, 1])
+    y = (rng.logistic(size=4000) < t).astype(int)
+    model = pm.TripletEmbedding().fit(rows, y, raters=names[rater])
+    assert model.raters_.tolist() == names.tolist()
+    np.testing.assert_allclose(np.prod(model.sharpness_), 1, rtol=1e-9)
+    # The standard error of a log sharpness is about 0.06.
+    np.testing.assert_allclose(np.log(model.sharpness_), np.log(s), atol=0.3)
+    assert abs(distances(model.embedding_).sum() / distances(Z).sum() - 1) < 0.1
+    P = model.triplet_probability(rows, names[rater])
+    true, typical = 1 / (1 + np.exp(-t)), model.triplet_probability(rows)
+    np.testing.assert_array_equal(P > 0.5, typical > 0.5)
+    assert np.abs(P - true).mean() < 0.03
+    assert np.abs(typical - true).mean() > 0.06
+    drawn = model.sample("laplace", n_draws=200)["posterior"]["sharpness"]
+    assert drawn.coords["rater"].values.tolist() == names.tolist()
+    low, high = np.quantile(drawn[0], [0.001, 0.999], axis=0)
+    assert np.all((low < s) & (s < high))
+    assert model.gap_ < 1e-6
+    with pytest.raises(ValueError, match="raters must be raters of the fit, got 'new'"):
+        model.triplet_probability(rows[:1], ["new"])
+    with pytest.raises(ValueError, match=r"raters must have shape \(1,\), got \(2,\)"):
+        model.triplet_probability(rows[:1], names[:2])
+
+
+def test_raters_of_triplets_of_weight_zero_are_left_out_and_a_fit_may_have_none():
+    X, (_, rows, y) = answers()[0], answers(size=60)
+    who, w = np.where(np.arange(60) < 3, "b", "a"), np.repeat([0.0, 1.0], [3, 57])
+    model = pm.TripletMetric(preprocessor=X)
+    one = clone(model).fit_triplets(rows, y, sample_weight=w, raters=who)
+    assert one.raters_.tolist() == ["a"]
+    without = clone(model).fit_triplets(rows[3:], y[3:])
+    np.testing.assert_allclose(one.components_, without.components_, atol=1e-6)
+    with pytest.raises(ValueError, match="raters must be None"):
+        without.triplet_probability(rows, who)
+
+
+def test_pickles_of_fits_before_learned_lapse_rates_predict():
+    old = pm.TripletEmbedding(1, lapse_rate=0.1).fit([[0, 1, 2], [0, 1, 3], [1, 0, 3]])
+    P = old.triplet_probability([[0, 1, 2]])
+    del old.lapse_rate_, old.sharpness_, old.raters_
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(old)).triplet_probability([[0, 1, 2]]), P
+    )
+
+
 def test_lapse_rates_outside_0_to_1_are_refused():
     _, rows, y = answers(size=20)
     for rate in (1.0, -0.1):

@@ -399,23 +399,26 @@ def test_the_prior_of_the_lapse_rate_is_beta_in_its_logit(rated):
     np.testing.assert_allclose(log_likelihood, wanted, rtol=1e-12)
 
 
-def test_slopes_and_curvature_with_a_lapse_rate_are_those_of_the_numpyro_model(rated):
+def test_slopes_and_curvature_with_all_effects_are_those_of_the_numpyro_model(rated):
     data, prior, W, u = rated
-    stacked = differences(data, 0.7, 1 / (1 + np.exp(-u)))
-    value, in_W, in_u = value_and_gradient(W, stacked, prior)
+    data = data._replace(rater=np.arange(30) ** 2 % 5 % 4)  # 0, 1: ten, 4 in none.
+    prior, z = prior._replace(spread=np.full(4, 0.7)), np.array([0.3, -1.0, 0.5])
+    stacked = differences(data, 0.7, 1 / (1 + np.exp(-u)), z)
+    value, in_W, in_effects = value_and_gradient(W, stacked, prior)
     with jax.enable_x64(True):
 
         def model(x):
-            sites = {"W": x[:6].reshape(2, 3), "logit_lapse": x[6]}
+            effects = {"effects": x[6:9], "logit_lapse": x[9]}
+            sites = {"W": x[:6].reshape(2, 3), **effects}
             given = (data, prior), {"learning_rate": 0.7}
             return log_density(triplet_comparisons, *given, sites)[0]
 
         def all_of(x):
             return model(x), jax.grad(model)(x), jax.hessian(model)(x)
 
-        wanted, slope, H = jax.jit(all_of)(np.append(W.ravel(), u))
+        wanted, slope, H = jax.jit(all_of)(np.r_[W.ravel(), z, u])
     np.testing.assert_allclose(value, wanted, rtol=1e-12)
-    np.testing.assert_allclose(np.append(in_W.ravel(), in_u), slope, rtol=1e-9)
+    np.testing.assert_allclose(np.append(in_W.ravel(), in_effects), slope, rtol=1e-9)
     found = hessian(TripletParams(W), stacked, prior)
     np.testing.assert_allclose(found, -H, atol=1e-10 * np.abs(H).max())
 
@@ -423,7 +426,7 @@ def test_slopes_and_curvature_with_a_lapse_rate_are_those_of_the_numpyro_model(r
 def test_the_mode_of_a_lapse_rate_counts_the_expected_lapses(rated):
     # Eq. (4) is zero where ε = (Σ ηw (1 - a) + α) / (Σ ηw + α + β), an EM step.
     data, prior, _, _ = rated
-    (W, eps), *_ = triplet.fit(data, prior, learning_rate=0.7)
+    (W, eps, _), *_ = triplet.fit(data, prior, learning_rate=0.7)
     picked = (1 - eps) * chosen(W, data)
     lapses = 0.7 * data.w @ (1 - picked / (picked + eps / 3))
     wanted = (lapses + 1.5) / (0.7 * data.w.sum() + 9.5)
@@ -437,3 +440,37 @@ def test_the_mode_of_a_lapse_rate_counts_the_expected_lapses(rated):
     # Where ε = 0 is the argument, the learned rate is used.
     P = np.exp(log_probability(params, data, 0.0))
     np.testing.assert_allclose(P[np.arange(30), data.y], picked + eps / 3, rtol=1e-10)
+
+
+def test_the_sharpness_of_a_rater_multiplies_log_odds_and_has_geometric_mean_one(odd):
+    data, prior, W = odd
+    s, rater = np.array([0.5, 1.0, 2.0]), np.arange(30) // 2 % 3
+    data, params = data._replace(rater=rater), TripletParams(W, sharpness=s)
+    P = np.exp(log_probability(params, data, 0.2))
+    own = [chosen(np.sqrt(s[r]) * W, data)[k] for k, r in enumerate(rater)]
+    wanted = 0.8 * np.array(own) + 0.2 / 3
+    np.testing.assert_allclose(P[np.arange(30), data.y], wanted, rtol=1e-12)
+    of_typical = log_odds(params, data._replace(rater=None))
+    np.testing.assert_allclose(log_odds(params, data), s[rater] * of_typical)
+    prior = prior._replace(spread=np.full(3, 0.7))
+    z = prior.effects(s)
+    # The prior density of differences: log s_1 - log s_0 is N(0, 2ω²), and so on.
+    np.testing.assert_allclose(np.sum(z**2), np.sum(np.log(s) ** 2) / 0.7**2)
+    np.testing.assert_allclose(prior.sharpness(z), s, rtol=1e-6)
+    with jax.enable_x64(True):
+        at = {"W": W, "effects": z}
+        of_site, found = TARGET.parts(at, (differences(data, 0.7, 0.2), prior))
+    np.testing.assert_allclose(found, 0.7 * data.w @ np.log(wanted), rtol=1e-12)
+    np.testing.assert_allclose(of_site["effects"], stats.norm.logpdf(z).sum())
+
+
+def test_raters_who_cannot_differ_and_a_single_rater_give_the_fit_without_raters(odd):
+    data, prior, _ = odd
+    wanted = triplet.fit(data, prior).params.W
+    for n, spread in (3, 1e-6), (1, 0.5):
+        rated = data._replace(rater=np.arange(30) % n)
+        among = prior._replace(spread=np.full(n, spread))
+        found = triplet.fit(rated, among).params
+        np.testing.assert_allclose(found.sharpness, 1, atol=1e-9)
+        np.testing.assert_allclose(found.W, wanted, atol=1e-6)
+        assert triplet.gap(found, rated, among) < 1e-6

@@ -38,9 +38,13 @@ WRONG = {
 
 
 def maps_around(problem: Problem[Triplets]) -> list[Sites]:
-    """Return three maps: the fit's and around it, with lapse rates if learned."""
-    rate = {} if problem.prior.lapse is None else {"logit_lapse": -2.0}
-    return around({"W": problem.params.W, **rate})
+    """Return three maps: the fit's and around it, with effects if any."""
+    at: dict[str, Any] = {"W": problem.params.W}
+    if problem.prior.spread is not None:
+        at["effects"] = np.linspace(-1.0, 0.5, len(problem.prior.spread) - 1)
+    if problem.prior.lapse is not None:
+        at["logit_lapse"] = -2.0
+    return around(at)
 
 
 def closed(problem: Problem[Triplets], fourth: bool = True) -> Any:
@@ -70,10 +74,20 @@ def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
 
 
 def rated(
-    problem: Problem[Triplets], lapse: tuple[float, float] = (1.5, 8.0)
+    problem: Problem[Triplets],
+    lapse: tuple[float, float] = (1.5, 8.0),
+    spread: float = 0.6,
 ) -> Problem[Triplets]:
-    """Learn the lapse rate of odd-one-out responses."""
-    return replace(odd(problem), prior=problem.prior._replace(lapse=lapse))
+    """Learn the lapse rate and four raters' sharpness from odd-one-out responses."""
+    prior = problem.prior._replace(lapse=lapse, spread=np.full(4, spread))
+    data = odd(problem).data
+    rater = (np.arange(len(np.asarray(data.anchor))) // 3) ** 2 % 4
+    return replace(odd(problem), data=data._replace(rater=rater), prior=prior)
+
+
+def _renamed(problem: Problem[Triplets]) -> Problem[Triplets]:
+    rater = np.asarray(problem.data.rater)
+    return replace(problem, data=problem.data._replace(rater=(rater + 1) % 4))
 
 
 def _attentive(problem: Problem[Triplets]) -> Problem[Triplets]:
@@ -91,11 +105,16 @@ def _curvature(problem: Problem[Triplets], at: Sites) -> Any:
 
 
 def _end(problem: Problem[Triplets]) -> Sites:
-    W, rate = fit_problem(problem).params
-    return {"W": W} if rate is None else {"W": W, "logit_lapse": logit(rate)}
+    W, rate, sharpness = fit_problem(problem).params
+    z = problem.prior.effects(sharpness)
+    at = {"W": W} if z is None else {"W": W, "effects": z}
+    return at if rate is None else {**at, "logit_lapse": logit(rate)}
 
 
-_MORE_LAPSES = {"another prior of lapses": partial(rated, lapse=(1.5, 6.0))}
+_OTHER_PRIORS = {
+    "another prior of lapses": partial(rated, lapse=(1.5, 6.0)),
+    "another spread of raters": partial(rated, spread=0.7),
+}
 
 
 CHECKS = (
@@ -124,16 +143,16 @@ CHECKS = (
         triplet_comparisons,
         maps_around,
         closed,
-        name="log joint density of the map and the lapse rate equals NumPyro's",
+        name="log joint density of the map, raters and lapse rate equals NumPyro's",
         changed=rated,
-        wrong={**WRONG, **_MORE_LAPSES},
+        wrong={**WRONG, **_OTHER_PRIORS, "other raters": _renamed},
     ),
     mode(
         triplet_comparisons,
         _end,
-        name="the fit with a learned lapse rate is a mode of the NumPyro density",
+        name="the fit with raters and a learned lapse rate is a mode of the model",
         changed=rated,
-        wrong=_MORE_LAPSES,
+        wrong=_OTHER_PRIORS,
         atol=1e-6,
     ),
     hessian(triplet_comparisons, maps_around, _curvature, ("W",), wrong=WRONG),

@@ -64,6 +64,13 @@ def _odd_world() -> tuple[Triplets, TripletPrior]:
     return OddOneOut(*triplets), prior
 
 
+def _rated_world() -> tuple[Triplets, TripletPrior]:
+    triplets, prior = _world()
+    rater = np.arange(len(triplets.anchor)) % 3
+    prior = prior._replace(lapse=(1.0, 10.0), spread=np.full(3, 0.5))
+    return triplets._replace(rater=rater), prior
+
+
 CHECKS = (
     nuts(
         nuts_draws(triplet_comparisons, _entries, n_draws=1000, sampler=CAREFUL),
@@ -86,5 +93,11 @@ CHECKS = (
         name="the posterior of odd-one-out responses with lapses is calibrated (SBC)",
         options={"lapse_rate": 0.1},
         n_simulations=400,
+    ),
+    calibrated(
+        triplet_comparisons,
+        _rated_world,
+        name="the posterior of raters and a learned lapse rate is calibrated (SBC)",
+        n_simulations=200,
     ),
 )

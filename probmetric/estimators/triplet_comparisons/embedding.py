@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from probmetric.data.containers import Triplets, weights
 from probmetric.data.inputs import real
-from probmetric.data.triplets import numbered, selected, triplets_from_arrays, weighing
+from probmetric.data.triplets import numbered, selected, triplets_from_arrays
 from probmetric.estimators._labeled import forget
 from probmetric.estimators._learner import Run
 from probmetric.estimators._settings import Count, Positive, check_settings, settings
 from probmetric.estimators.triplet_comparisons.shared import (
     TripletLearner,
     accuracy,
-    probability,
 )
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.choose import choose
@@ -84,6 +83,8 @@ class TripletEmbedding(TripletLearner):
         Probability ε of a lapse: a response that ignores the objects, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
         too small. "auto" learns ε under the prior Beta(1, 10).
+    rater_spread : float > 0, default=0.5
+        Prior sd ω of the log sharpness of raters, if ``fit`` has ``raters``.
 
     Attributes
     ----------
@@ -93,6 +94,10 @@ class TripletEmbedding(TripletLearner):
     lapse_rate_ : float
         Lapse rate ε of the fit. If it is learned, it is the value at the joint
         posterior mode of the positions and log(ε/(1 - ε)).
+    raters_ : array of shape (R,), or None
+        The raters, sorted.
+    sharpness_ : array of shape (R,), or None
+        Factor s_r of the log odds of each rater. The geometric mean is 1.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
@@ -126,9 +131,9 @@ class TripletEmbedding(TripletLearner):
     require p·(n - 1) ≤ 10,000.
 
     ``sample`` draws M (object, object), the matrix of inner products of the centered
-    positions. The squared distance of objects i and j is M_ii + M_jj - 2M_ij. If the
-    lapse rate is learned, ``lapse_rate`` is drawn too. All chains start at the mode of
-    the fit, and other modes are not explored. For methods and intervals see
+    positions. The squared distance of objects i and j is M_ii + M_jj - 2M_ij. A learned
+    ``lapse_rate`` and the ``sharpness`` of raters are drawn too. All chains start at
+    the mode of the fit, and other modes are not explored. For methods and intervals see
     ``TripletMetric``. With few triplets, intervals of ratios of distances contain the
     true ratio less often than stated. See Benchmarks: triplets.
 
@@ -161,6 +166,7 @@ class TripletEmbedding(TripletLearner):
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,
+        raters: ArrayLike | None = None,
     ) -> Self:
         """Learn positions of the objects.
 
@@ -177,6 +183,10 @@ class TripletEmbedding(TripletLearner):
             object is the odd one. Default: 1 for all triplets.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
+        raters : array-like of shape (N,), optional
+            The rater of each response: a number or text. Raters then differ in
+            sharpness, by a factor of the log odds. Distances and probabilities are
+            those of a typical rater, of factor 1. Default: raters do not differ.
 
         Raises
         ------
@@ -202,9 +212,8 @@ class TripletEmbedding(TripletLearner):
             )
         rows = object_rows(n)
         odd = bool(self.odd_one_out)
-        data = weighing(
-            triplets_from_arrays(triplets, y, sample_weight, X=rows, odd_one_out=odd)
-        )
+        data = triplets_from_arrays(triplets, y, sample_weight, X=rows, odd_one_out=odd)
+        data = self._numbered_raters(data, raters)
         check_connected(data)
         rate = float(self.learning_rate)
         forget(self, "component_losses_")
@@ -220,12 +229,12 @@ class TripletEmbedding(TripletLearner):
         n, y, w = len(data.X), np.asarray(data.y), np.asarray(weights(data))
         grid = range(1, min(MOST_DIMENSIONS, n - 1) + 1)
         lam = float(self.regularization)
-        fixed = self._lapses(embedding_prior(n, 1, lam))[1]
+        fixed = self._effects(embedding_prior(n, 1, lam))[1]
 
         def learn(rows: Int[np.ndarray, "l"]) -> Iterator[TripletParams]:
             train = selected(data, rows)
             for p in grid:
-                prior, lapse_rate = self._lapses(embedding_prior(n, p, lam))
+                prior, lapse_rate = self._effects(embedding_prior(n, p, lam))
                 yield triplet.fit(
                     train,
                     prior,
@@ -280,12 +289,19 @@ class TripletEmbedding(TripletLearner):
         check_is_fitted(self)
         return named(Mahalanobis(self.embedding_.T.copy()), self.object_names_)
 
-    def triplet_probability(self, triplets: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fit: near is nearer (or the third object is odd)."""
-        return self._probability(self._triplets(triplets))[:, 1]
+    def triplet_probability(
+        self, triplets: ArrayLike, raters: ArrayLike | None = None
+    ) -> Float[np.ndarray, "N"]:
+        """Compute P(y = 1) at the fit: near is nearer (or the third object is odd).
+
+        With ``raters`` (N,), raters of the fit, it is the probability of their
+        responses, otherwise of a typical rater.
+        """
+        data = self._of_raters(self._triplets(triplets), raters)
+        return self._probability(data)[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
-        return probability(self.embedding_.T, data, self.lapse_rate_)
+        return self._stated(self.embedding_.T, data)
 
     def predict(self, triplets: ArrayLike) -> Int[np.ndarray, "N"]:
         """Predict the most probable response, coded as y in ``fit``."""
@@ -309,6 +325,7 @@ class TripletEmbedding(TripletLearner):
                 **provenance(triplet_comparisons, data, options),
                 INDEPENDENT: 1,
             },
+            **self._axes(),
         )
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from probmetric.data.containers import OddOneOut, Triplets
 from probmetric.data.hash import canonical_order
 from probmetric.data.scaling import Scaler, standardize_features, taught_scale
-from probmetric.data.triplets import nearest_triplets, triplets_from_arrays, weighing
+from probmetric.data.triplets import nearest_triplets, triplets_from_arrays
 from probmetric.estimators._labeled import (
     forget,
     labeled_data,
@@ -35,7 +35,6 @@ from probmetric.estimators.lca.settings import n_rows
 from probmetric.estimators.triplet_comparisons.shared import (
     TripletLearner,
     accuracy,
-    probability,
 )
 from probmetric.inference import triplet_comparisons as triplet
 from probmetric.inference.sampling.sample import NutsOrLaplace
@@ -83,6 +82,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         Probability ε of a lapse: a response that ignores the points, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
         too small. "auto" learns ε under the prior Beta(1, 10).
+    rater_spread : float > 0, default=0.5
+        Prior sd ω of the log sharpness of raters, if ``fit_triplets`` has ``raters``.
 
     Attributes
     ----------
@@ -92,6 +93,10 @@ class TripletMetric(PairsMixin, TripletLearner):
     lapse_rate_ : float
         Lapse rate ε of the fit. If it is learned, it is the value at the joint
         posterior mode of the linear map and log(ε/(1 - ε)).
+    raters_ : array of shape (R,), or None
+        The raters, sorted.
+    sharpness_ : array of shape (R,), or None
+        Factor s_r of the log odds of each rater. The geometric mean is 1.
     gap_ : float
         Measure of convergence: a value near 0 is good. It is an estimated upper bound,
         in nats, on how far the log posterior at the fit is below its nearest local
@@ -112,11 +117,12 @@ class TripletMetric(PairsMixin, TripletLearner):
     The fit is a local maximum of the posterior density.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric in input units,
-    by "nuts" (default) or "laplace". If the lapse rate is learned, ``lapse_rate`` is
-    drawn too. All chains start at the mode. ``sample`` requires p·d ≤ 10,000, and a fit
-    at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by default. "laplace"
-    does not draw rotations of the linear map, which do not change M. It warns if it is
-    inaccurate. Intervals require independent triplets. See Benchmarks: triplets.
+    by "nuts" (default) or "laplace". A learned ``lapse_rate`` and the ``sharpness`` of
+    raters are drawn too. All chains start at the mode. ``sample`` requires p·d ≤
+    10,000, and a fit at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by
+    default. "laplace" does not draw rotations of the linear map, which do not change M.
+    It warns if it is inaccurate. Intervals require independent triplets. See
+    Benchmarks: triplets.
 
     Examples
     --------
@@ -152,7 +158,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         made = nearest_triplets(Z[order], codes[order], k, m)
         anchor, near, far = (order[np.asarray(ends)] for ends in made[1:4])
         kind = OddOneOut if self.odd_one_out else Triplets
-        made = kind(Z, anchor, near, far, made.y)
+        made, self.raters_ = kind(Z, anchor, near, far, made.y), None
         return self._store(made, rate_for(made), 1.0, scaler)
 
     def fit_triplets(
@@ -161,6 +167,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         y: ArrayLike | None = None,
         *,
         sample_weight: ArrayLike | None = None,
+        raters: ArrayLike | None = None,
     ) -> Self:
         """Learn from triplets, assumed to be independent.
 
@@ -180,11 +187,18 @@ class TripletMetric(PairsMixin, TripletLearner):
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0. Triplets of weight 0 have no effect, also on the scales of
             the features and of the prior.
+        raters : array-like of shape (N,), optional
+            The rater of each response: a number or text. Raters then differ in
+            sharpness, by a factor of the log odds. Distances and probabilities are
+            those of a typical rater, of factor 1. Default: raters do not differ.
         """
         check_settings(self)
         forget(self, "factors_")
         _check_responses(triplets)
-        data = weighing(self._triplets(triplets, y, sample_weight))
+        data = self._triplets(triplets, y, sample_weight)
+        if isinstance(triplets, Triplets) and raters is None:
+            raters = triplets.rater
+        data = self._numbered_raters(data, raters)
         # Points count as often as triplets use them: all forms give the same fit.
         ends = np.concatenate(data.ends)
         _, first, place = np.unique(ends, return_index=True, return_inverse=True)
@@ -227,10 +241,15 @@ class TripletMetric(PairsMixin, TripletLearner):
         return self
 
     def triplet_probability(
-        self, triplets: ArrayLike | Triplets
+        self, triplets: ArrayLike | Triplets, raters: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fit: near is nearer (or the third point is odd)."""
-        return self._probability(self._triplets(triplets))[:, 1]
+        """Compute P(y = 1) at the fit: near is nearer (or the third point is odd).
+
+        With ``raters`` (N,), raters of the fit, it is the probability of their
+        responses, otherwise of a typical rater.
+        """
+        data = self._of_raters(self._triplets(triplets), raters)
+        return self._probability(data)[:, 1]
 
     def _probability(self, data: Triplets) -> Float[np.ndarray, "N K"]:
         check_is_fitted(self)
@@ -239,7 +258,7 @@ class TripletMetric(PairsMixin, TripletLearner):
             raise ValueError(
                 f"triplets must have {d} features, as in fit, got {data.X.shape[1]}"
             )
-        return probability(self.components_, data, self.lapse_rate_)
+        return self._stated(self.components_, data)
 
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
@@ -255,4 +274,4 @@ class TripletMetric(PairsMixin, TripletLearner):
         drawn = self._draw(method, run, scale)
         shown = input_units(data, Scaler(self.mean_, self.scale_))
         options = {"prior": self.prior_, **self._rates()}
-        return self._tree(drawn, triplet_comparisons, shown, options)
+        return self._tree(drawn, triplet_comparisons, shown, options, **self._axes())

@@ -9,10 +9,19 @@ minus the Hessian in vec W, row by row, is
 
     H = 4 Σ_ikl C_ikl vec g_ik vec g_ilᵀ - I ⊗ 2 Σ_ik r_ik δ_ik δ_ikᵀ + τI.          (2)
 
-as ∂a/∂ log P = a (1 - a). A learned lapse rate adds a row and a column for u. With
-v_i = ηw_i a_i (1 - a_i) and ∂a/∂u = -a (1 - a), their entries are
+as ∂a/∂ log P = a (1 - a). Raters who differ add rows and columns for log s_r: with
+√s_r δ for δ, and t_ik = s_r D_ik, the sums over their responses i are
 
-    2W Σ_ik v_i e_ik δ_ik δ_ikᵀ    and    ε (1 - ε) (Σ_i ηw_i + α + β) - Σ_i v_i.    (4)
+    Σ_ikl 2C_ikl t_il vec g_ik - 2 Σ_ik r_ik vec g_ik    and
+    Σ_ikl C_ikl t_ik t_il - Σ_ik r_ik t_ik,                                        (5)
+
+and those for z follow by log s = ωBz, plus I of their prior. A learned lapse rate adds
+a row and a column for u. With v_i = ηw_i a_i (1 - a_i) and ∂a/∂u = -a (1 - a), their
+entries are
+
+    2W Σ_ik v_i e_ik δ_ik δ_ikᵀ    and    ε (1 - ε) (Σ_i ηw_i + α + β) - Σ_i v_i,    (4)
+
+and Σ_ik v_i e_ik t_ik for log s_r.
 
 The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with
 g_ik - g_i0 instead of g_ik.
@@ -30,6 +39,7 @@ are 0 in these directions. H is then restricted to the orthogonal directions
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 from jaxtyping import Float
 from scipy.special import expit, log_softmax
 
@@ -38,7 +48,11 @@ from probmetric.inference.rotations import inverse_root, root_across
 from probmetric.inference.triplet_comparisons.likelihood import value_and_gradient
 from probmetric.inference.triplet_comparisons.start import as_arrays
 from probmetric.inference.triplet_comparisons.statistics import Differences, differences
-from probmetric.models.triplet_comparisons import TripletParams, TripletPrior
+from probmetric.models.triplet_comparisons import (
+    TripletParams,
+    TripletPrior,
+    contrasts,
+)
 from probmetric.precision import native_arrays
 from probmetric.typing import Array
 
@@ -52,10 +66,13 @@ BLOCK_ENTRIES = 1 << 22
 def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
-    """Compute minus the Hessian of the log joint density (Eqs. 2, 4), in blocks."""
-    W, d = np.asarray(params.W), data.delta.shape[-1]
-    mapped = data.delta @ W.T
-    log_p = log_softmax(-np.sum(mapped**2, -1), -1)
+    """Compute minus the Hessian of the log joint density (Eqs. 2, 4, 5), in blocks."""
+    W = np.asarray(params.W)
+    with jax.enable_x64(W.dtype == np.float64):
+        delta = np.asarray(data.sharpened(prior))
+    d, pd, mapped = delta.shape[-1], W.size, delta @ W.T
+    t = np.sum(mapped**2, -1)
+    log_p = log_softmax(-t, -1)
     p = np.exp(log_p)
     n, n_alternatives = p.shape
     with np.errstate(divide="ignore"):  # Without lapses, log 0.
@@ -66,27 +83,41 @@ def hessian(
     C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
     C = C - (1 - a)[:, None, None] * e[:, 1:, None] * e[:, None, 1:]
     C = 4 * (data.w * a)[:, None, None] * C  # 4 times Eq. (1)
-    flat = data.delta.reshape(-1, d)
+    flat = delta.reshape(-1, d)
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
     block = np.asarray(tau * np.eye(d, dtype=W.dtype) - 2 * pull)
-    H = np.zeros((W.size, W.size), block.dtype)
-    for row in range(0, W.size, d):
+    spread = np.zeros(0) if prior.spread is None else np.asarray(prior.spread)
+    raters = np.arange(len(spread))
+    of = np.zeros((n, 0)) if data.rater is None else data.rater[:, None] == raters
+    H = np.zeros((pd + len(spread),) * 2, block.dtype)
+    for row in range(0, pd, d):
         H[row : row + d, row : row + d] = block
-    size = max(1, BLOCK_ENTRIES // W.size)
-    for start in range(0, len(C), size):
+    size = max(1, BLOCK_ENTRIES // len(H))
+    for start in range(0, n, size):
         at = slice(start, start + size)
-        g = mapped[at, ..., None] * data.delta[at, :, None]
-        g = (g[:, :1] - g[:, 1:]).reshape(*C[at].shape[:2], -1)
-        H += g.reshape(-1, W.size).T @ (C[at] @ g).reshape(-1, W.size)
+        g = (mapped[at, ..., None] * delta[at, :, None]).reshape(*t[at].shape, pd)
+        in_s = (0.5 * t[at, :, None]) * of[at, None]
+        mixed = of[at].T @ np.einsum("nk,nkq->nq", r[at], g)
+        H[pd:, :pd] -= 2 * mixed
+        H[:pd, pd:] -= 2 * mixed.T
+        J = np.concatenate([g, in_s], -1)
+        J = J[:, :1] - J[:, 1:]
+        H += J.reshape(-1, len(H)).T @ (C[at] @ J).reshape(-1, len(H))
+    v = data.w * a * (1 - a)
+    edge = (2 * W @ (flat * (v[:, None] * e).reshape(-1, 1)).T @ flat).ravel()
+    if prior.spread is not None:  # Eq. (5), from log s to z.
+        H[pd + raters, pd + raters] -= of.T @ np.sum(r * t, -1)
+        B = spread[:, None] * contrasts(len(spread))
+        edge = np.append(edge, B.T @ (of.T @ (v * np.sum(e * t, -1))))
+        T = scipy.linalg.block_diag(np.eye(pd), B)
+        of_prior = np.diag(np.repeat([0.0, 1.0], [pd, len(B.T)]))
+        H = (T.T @ H @ T + of_prior).astype(H.dtype)
     if prior.lapse is None:
         return H
-    v = data.w * a * (1 - a)
-    with_W = 2 * W @ (flat * (v[:, None] * e).reshape(-1, 1)).T @ flat
     total = np.sum(data.w) + sum(prior.lapse)
     alone = data.lapse * (1 - data.lapse) * total - np.sum(v)  # Eq. (4)
-    edge = with_W.reshape(-1, 1)
-    return np.block([[H, edge], [edge.T, alone]])
+    return np.block([[H, edge[:, None]], [edge[None], alone]])
 
 
 @native_arrays
@@ -116,7 +147,8 @@ def gap(
     True
     """
     W = np.asarray(params.W)
-    data = differences(triplets, learning_rate, params.rate(lapse_rate))
+    z = prior.effects(params.sharpness)
+    data = differences(triplets, learning_rate, params.rate(lapse_rate), z)
     if W.size > MAX_PARAMETERS:
         return np.nan
     prior = as_arrays(prior, W.dtype)
@@ -127,10 +159,10 @@ def gap(
         root = inverse_root(H) if np.any(prior.mean) else root_across(H, W)
     except ValueError:
         return np.inf
-    return float(0.5 * np.sum((root.T @ slope[: len(H)]) ** 2))
+    return float(0.5 * np.sum((root.T @ slope) ** 2))
 
 
 @jax.jit
 def _slope(W: Array, data: Differences, prior: TripletPrior) -> Array:
-    _, in_W, in_u = value_and_gradient(W, data, prior)
-    return jnp.append(in_W.ravel(), in_u)
+    _, in_W, in_effects = value_and_gradient(W, data, prior)
+    return jnp.append(in_W.ravel(), in_effects)

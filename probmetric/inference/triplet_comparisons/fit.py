@@ -4,8 +4,9 @@
 coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and other modes can
-exist at other rotations of W. A learned lapse rate adds the coordinate u, Eq. (4) of
-``triplet_comparisons.likelihood``. ``curvature.gap`` is the certificate of the mode.
+exist at other rotations of W. Raters who differ add the coordinates z, and a learned
+lapse rate the coordinate u, Eqs. (5) and (4) of ``triplet_comparisons.likelihood``.
+``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial
@@ -31,24 +32,28 @@ def _climb(
     data: Differences, prior: TripletPrior, start: Array, tol: Array, max_steps: int
 ) -> tuple[TripletParams, Minimum]:
     root, size = jnp.sqrt(prior.lam) / prior.c, prior.mean.size
-    learned = prior.lapse is not None
+    learned, differ = prior.lapse is not None, prior.spread is not None
 
     def at(x: Array) -> tuple[Array, Differences]:
         W = prior.mean + x[:size].reshape(prior.mean.shape) / root
-        rate = jax.nn.sigmoid(x[size]) if learned else data.lapse
-        return W, data._replace(lapse=rate)
+        rate = jax.nn.sigmoid(x[-1]) if learned else data.lapse
+        z = x[size : len(x) - learned] if differ else None
+        return W, data._replace(lapse=rate, z=z)
 
     def descent(x: Array) -> tuple[Array, Array]:
-        value, in_W, in_u = value_and_gradient(*at(x), prior)
-        slope = jnp.append(in_W.ravel() / root, in_u)[: len(x)]
+        value, in_W, in_effects = value_and_gradient(*at(x), prior)
+        slope = jnp.append(in_W.ravel() / root, in_effects)
         return -jnp.asarray(value), -slope
 
     x = ((start - prior.mean) * root).ravel()
+    if prior.spread is not None:
+        x = jnp.append(x, jnp.zeros(len(prior.spread) - 1, x.dtype))
     if prior.lapse is not None:  # From the prior mean α/(α + β).
         x = jnp.append(x, jnp.log(prior.lapse[0] / prior.lapse[1]))
     end = minimize(descent, x, max_steps=max_steps, tol=tol)
     W, rated = at(end.x)
-    return TripletParams(W, rated.lapse if learned else None), end
+    sharpness = prior.sharpness(rated.z) if differ else None
+    return TripletParams(W, rated.lapse if learned else None, sharpness), end
 
 
 @native_arrays

@@ -14,6 +14,13 @@ and, if ε is learned, with u and the prior Beta(α, β), Eq. (6) of
     log p(u) = α log ε + β log(1 - ε) - log B(α, β),
     ∂/∂u = Σ_i η w_i (1 - a_i - ε) + α (1 - ε) - βε,                                (4)
 
+If raters differ, √s_r δ_ik replaces δ_ik, and s_r D_ik replaces D_ik, in all of these.
+With z ~ N(0, I) and log s = ωBz, Eq. (7) of ``models.triplet_comparisons``, there is
+the term
+
+    log p(z) = -½ ‖z‖² - (R-1)/2 log 2π,
+    ∂/∂z = ωBᵀ h - z,    h_r = Σ_{i of r} Σ_k r_ik s_r D_ik,                        (5)
+
 as ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share a_i is the
 posterior probability that response i is no lapse: responses that contradict the map
 have little weight. For two alternatives the gradient is the difference of two scatters,
@@ -27,13 +34,13 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from probmetric.inference.triplet_comparisons.statistics import Differences
-from probmetric.models.triplet_comparisons import TripletPrior
+from probmetric.models.triplet_comparisons import TripletPrior, contrasts
 from probmetric.precision import numpy_in_numpy_out, one_program
 from probmetric.typing import Array, Scalar
 
 
-def _log_shares(W: Array, data: Differences) -> Array:
-    return jax.nn.log_softmax(-jnp.sum((data.delta @ W.T) ** 2, -1), -1)
+def _squared(W: Array, data: Differences, prior: TripletPrior) -> Array:
+    return jnp.sum((data.sharpened(prior) @ W.T) ** 2, -1)
 
 
 def _log_responses(log_p: Array, data: Differences) -> tuple[Array, Array]:
@@ -49,7 +56,8 @@ def parts(W: Array, data: Differences, prior: TripletPrior) -> tuple[Scalar, Sca
     tau = prior.lam / jnp.square(prior.c)
     normal = 0.5 * W.size * jnp.log(tau / (2 * np.pi))
     log_prior = normal - 0.5 * tau * jnp.sum((W - prior.mean) ** 2)
-    return log_prior, jnp.sum(data.w * _log_responses(_log_shares(W, data), data)[1])
+    log_p = jax.nn.log_softmax(-_squared(W, data, prior), -1)
+    return log_prior, jnp.sum(data.w * _log_responses(log_p, data)[1])
 
 
 def log_lapse(rate: Array, prior: TripletPrior) -> Scalar:
@@ -62,27 +70,46 @@ def log_lapse(rate: Array, prior: TripletPrior) -> Scalar:
     return density + gammaln(alpha + beta) - gammaln(alpha) - gammaln(beta)
 
 
+def log_effects(z: Array | None, prior: TripletPrior) -> Scalar:
+    """Return log p(z) of Eq. (5), or 0 if raters do not differ."""
+    if prior.spread is None:
+        return jnp.zeros(())
+    return jnp.sum(jax.scipy.stats.norm.logpdf(z))
+
+
 @numpy_in_numpy_out
 @one_program
 def log_joint(W: Array, data: Differences, prior: TripletPrior) -> Scalar:
-    """Compute the log joint density (Eqs. 1 and 4), constants included."""
-    return sum(parts(W, data, prior)) + log_lapse(data.lapse, prior)
+    """Compute the log joint density (Eqs. 1, 4 and 5), constants included."""
+    effects = log_lapse(data.lapse, prior) + log_effects(data.z, prior)
+    return sum(parts(W, data, prior)) + effects
 
 
 @numpy_in_numpy_out
 @one_program
 def value_and_gradient(
     W: Array, data: Differences, prior: TripletPrior
-) -> tuple[Scalar, Array, Scalar]:
-    """Compute the log joint density, and its slopes in W, Eq. (2), and u, Eq. (4)."""
-    log_p = _log_shares(W, data)
+) -> tuple[Scalar, Array, Array]:
+    """Compute the log joint density, and its slopes in W, Eq. (2), and in effects.
+
+    The effects are z, Eq. (5), if raters differ, and u, Eq. (4), if ε is learned.
+    """
+    delta, squared = data.sharpened(prior), _squared(W, data, prior)
+    log_p = jax.nn.log_softmax(-squared, -1)
     own, log_response = _log_responses(log_p, data)
     p, a = jnp.exp(log_p), jnp.exp(own - log_response)  # Eq. (3)
     r = (data.w * a)[:, None] * (p - jax.nn.one_hot(data.y, p.shape[-1], dtype=p.dtype))
-    flat = data.delta.reshape(-1, data.delta.shape[-1])
+    flat = delta.reshape(-1, delta.shape[-1])
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = prior.lam / jnp.square(prior.c)
-    alpha, beta = prior.lapse or (0.0, 0.0)
-    in_u = jnp.sum(data.w * (1 - a - data.lapse))
-    in_u = in_u + alpha * (1 - data.lapse) - beta * data.lapse
-    return log_joint(W, data, prior), 2 * W @ pull - tau * (W - prior.mean), in_u
+    in_W, in_effects = 2 * W @ pull - tau * (W - prior.mean), jnp.zeros(0, W.dtype)
+    if prior.spread is not None:
+        zero = jnp.zeros_like(prior.spread)
+        h = zero.at[data.rater].add(jnp.sum(r * squared, -1))
+        in_effects = contrasts(len(h)).T @ (prior.spread * h) - data.z
+    if prior.lapse is not None:
+        alpha, beta = prior.lapse
+        in_u = jnp.sum(data.w * (1 - a - data.lapse))
+        in_u = in_u + alpha * (1 - data.lapse) - beta * data.lapse
+        in_effects = jnp.append(in_effects, in_u)
+    return log_joint(W, data, prior), in_W, in_effects

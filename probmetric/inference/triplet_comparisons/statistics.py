@@ -2,25 +2,42 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.containers import Triplets, checked_rows, weights
 from probmetric.data.padding import bucket, pad_rows
+from probmetric.models.triplet_comparisons import TripletPrior
 from probmetric.typing import Array, Numeric
 
 
 class Differences(NamedTuple):
-    """δ of the K alternatives, responses y, weights ηw (padding has 0), lapse rate."""
+    """δ of the K alternatives, responses y, weights ηw (padding has 0), lapse rate.
+
+    If raters differ, also the rater of each response, and effects z.
+    """
 
     delta: Float[Array, "N K d"]
     y: Int[Array, "N"]
     w: Float[Array, "N"]
     lapse: Float[Array, ""]
+    rater: Int[Array, "N"] | None = None
+    z: Float[Array, "m"] | None = None
+
+    def sharpened(self, prior: TripletPrior) -> Float[Array, "N K d"]:
+        """Return √s_r δ, the differences as rater r sees them."""
+        if prior.spread is None:
+            return self.delta
+        s = prior.sharpness(self.z)[self.rater]
+        return self.delta * jnp.sqrt(s)[:, None, None]
 
 
 def differences(
-    triplets: Triplets, learning_rate: float = 1.0, lapse_rate: Numeric = 0.0
+    triplets: Triplets,
+    learning_rate: float = 1.0,
+    lapse_rate: Numeric = 0.0,
+    z: Float[Array, "m"] | None = None,
 ) -> Differences:
     """Compute the differences of triplets with responses, padded to a bucket."""
     if triplets.y is None:
@@ -31,4 +48,6 @@ def differences(
     w = (learning_rate * np.asarray(weights(triplets))).astype(X.dtype)
     y = np.asarray(triplets.y).astype(int)
     lapse = np.asarray(lapse_rate, X.dtype)
-    return Differences(*(pad_rows(rows, size) for rows in (delta, y, w)), lapse=lapse)
+    rows = [pad_rows(a, size) for a in (delta, y, w)]
+    rater = None if triplets.rater is None else pad_rows(triplets.rater, size)
+    return Differences(*rows, lapse, rater, z)

@@ -16,6 +16,7 @@ from probmetric.inference.rotations import inverse_root, root_across, root_aroun
 from probmetric.inference.sampling.target import Arrays, Gaussian, Posterior, Target
 from probmetric.inference.triplet_comparisons import curvature
 from probmetric.inference.triplet_comparisons.likelihood import (
+    log_effects,
     log_joint,
     log_lapse,
     parts,
@@ -30,11 +31,11 @@ type TripletData = tuple[Differences, TripletPrior]
 
 
 def _rated(at: Arrays, data: TripletData) -> TripletData:
-    """Return the data with the lapse rate of a position, if it is learned."""
+    """Return the data with the lapse rate and the effects of a position, if any."""
     rows, prior = data
-    if prior.lapse is None:
-        return data
-    return rows._replace(lapse=jax.nn.sigmoid(at["logit_lapse"])), prior
+    if prior.lapse is not None:
+        rows = rows._replace(lapse=jax.nn.sigmoid(at["logit_lapse"]))
+    return rows._replace(z=at.get("effects")), prior
 
 
 def _log_density(at: Arrays, data: TripletData) -> Scalar:
@@ -44,6 +45,8 @@ def _log_density(at: Arrays, data: TripletData) -> Scalar:
 def _functionals(at: Arrays, data: TripletData) -> Arrays:
     rows, prior = _rated(at, data)
     values = {"M": at["W"].T @ at["W"]}
+    if prior.spread is not None:
+        values["sharpness"] = prior.sharpness(rows.z)
     return values if prior.lapse is None else {**values, "lapse_rate": rows.lapse}
 
 
@@ -51,13 +54,18 @@ def _parts(at: Arrays, data: TripletData) -> tuple[Arrays, Scalar]:
     rows, prior = _rated(at, data)
     log_prior, log_likelihood = parts(at["W"], rows, prior)
     of_site: Arrays = {"W": jnp.asarray(log_prior)}
+    if prior.spread is not None:
+        of_site["effects"] = jnp.asarray(log_effects(rows.z, prior))
     if prior.lapse is not None:
         of_site["logit_lapse"] = jnp.asarray(log_lapse(rows.lapse, prior))
     return of_site, log_likelihood
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Target for positions {W} or {W, logit_lapse}, and data (``Differences``, prior)."""
+"""Target for positions {W}, also with effects and logit_lapse, as in the model.
+
+The data are (``Differences``, prior).
+"""
 
 
 @native_arrays
@@ -82,14 +90,15 @@ def posterior(
             f"params must have at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
             f"second derivatives, got {W.size}. Fit fewer components."
         )
-    data = differences(triplets, learning_rate, params.rate(lapse_rate))
+    z = prior.effects(params.sharpness)
+    data = differences(triplets, learning_rate, params.rate(lapse_rate), z)
     prior = as_arrays(prior, W.dtype)
     H = curvature.hessian(params, data, prior)
     if quotient:
         root = root_across(H, W)
     else:
         root = inverse_root(H) if np.any(prior.mean) else root_around(H, W)
-    mode = {"W": W}
+    mode = {"W": W} if z is None else {"W": W, "effects": np.asarray(z, W.dtype)}
     if prior.lapse is not None:
         mode["logit_lapse"] = np.log(data.lapse / (1 - data.lapse))
     return Posterior(TARGET, (data, prior), Gaussian(mode, root))
