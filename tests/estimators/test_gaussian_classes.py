@@ -85,7 +85,7 @@ def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
     with pytest.raises(
-        ValueError, match=r"value in every column, got only NaN in columns \[1\]"
+        ValueError, match=r"must contain a number, got only NaN in columns \[1\]"
     ):
         GaussianClasses(missing="integrate").fit(empty, y)
 
@@ -107,7 +107,7 @@ IRIS, SPECIES = load_iris(return_X_y=True)
     [
         (IRIS, 0 * SPECIES, {}, "y must have at least 2 classes"),
         (0 * IRIS, SPECIES, {}, "column that is not constant"),
-        (IRIS[:60:59], SPECIES[:60:59], {}, "within the classes"),
+        (IRIS[:60:59], SPECIES[:60:59], {}, "within classes"),
         (np.where(IRIS > 7, np.nan, IRIS), SPECIES, {}, "NaN"),
         (IRIS, SPECIES, {"covariance": "spherical"}, "covariance must be one of"),
         (IRIS, SPECIES, {"alpha": 0}, "alpha must be a number"),

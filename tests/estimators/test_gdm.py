@@ -168,7 +168,7 @@ def test_laplace_and_the_bootstrap_widen_in_that_order(fitted):
 
 def test_tables_of_the_same_sites_in_another_order_are_refused():
     X, table = (pd.DataFrame(values) for values in world(n=10))
-    with pytest.raises(ValueError, match="the sites in the order of X, got another"):
+    with pytest.raises(ValueError, match="the same order of sites, got different"):
         pm.GDM().fit_sites(X, table[::-1])
     # No word of order where labels are not the same, or one has none.
     pm.GDM().fit_sites(X, table.set_index(np.arange(len(X)) + 3))
@@ -189,7 +189,7 @@ REFUSED = [
     (lambda: pm.GDM(knots=[[0.0, 1.0]]).fit_sites(*world(n=10)), r"knots .* \(2, k\)"),
     (
         lambda: pm.GDM(knots=[[1.0, 0.0], [0.0, 1.0]]).fit_sites(*world(n=10)),
-        "knots must ascend",
+        "knots must be in ascending order",
     ),
     (lambda: pm.GDM().fit_sites(LINE, np.ones((4, 2))), "that share all"),
     (lambda: pm.GDM().fit_sites(LINE, np.eye(4)), "that share none"),

@@ -63,7 +63,7 @@ def test_metric_measures_distances_in_the_embedding():
 
 
 def test_metric_is_refused_where_the_embedding_is_not_linear():
-    with pytest.raises(ValueError, match="linear in the features"):
+    with pytest.raises(ValueError, match="requires a Euclidean or Mahalanobis metric"):
         ClassicalMDS(metric="manhattan").fit(X).get_metric()
 
 
@@ -87,7 +87,7 @@ def changed(row, column, value, both=True):
 BAD = {
     "missing": (
         changed(1, 2, np.nan),
-        r"D must have no missing dissimilarities, got 2 NaN",
+        r"D must not contain missing dissimilarities, got NaN in 2 of",
     ),
     "infinite": (changed(1, 2, np.inf), "D must be finite"),
     "negative": (changed(1, 2, -1.0), r"D must be ≥ 0"),
@@ -95,7 +95,7 @@ BAD = {
         changed(1, 2, 99.0, both=False),
         r"symmetric, got D\[1, 2\]",
     ),
-    "diagonal": (changed(3, 3, 1.0), r"diagonal of zeros, got D\[3, 3\] = 1"),
+    "diagonal": (changed(3, 3, 1.0), r"the diagonal must be zero, got D\[3, 3\] = 1"),
     "not square": (D[:, :50], r"D must be square, got shape \(178, 50\)"),
 }
 

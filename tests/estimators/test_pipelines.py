@@ -168,7 +168,7 @@ WRONG = {
     "negative": (X, [-1, 0], r"^X must be row numbers .* got -1\.\.0"),
     "fraction": (X, [0.0, 1.0], r"^X must be row numbers .* got float64"),
     "text": (X, NAMES[:2], r"^X must be row numbers .* got <U8"),
-    "kinds": (by_name, np.array([1, "a"], object), r"^X must have entries of one type"),
+    "kinds": (by_name, np.array([1, "a"], object), r"^X: entries must have one type"),
     "floats": (by_name, [0.0, 1.0], r"^X must be integers or text .* got float64"),
     "too few": (
         lambda keys: X[:1],

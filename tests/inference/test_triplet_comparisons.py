@@ -199,7 +199,7 @@ def test_triplets_of_labels_are_nearest_of_each_kind():
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
         ([[0, 1, 2]], None, [-1.0], r"^sample_weight .*, got -1 in row 0"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [0.0], "sample_weight must have at least one weight"),
+        ([[0, 1, 2]], None, [0.0], "sample_weight must contain a weight above zero"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):
@@ -397,7 +397,7 @@ def test_the_order_of_the_three_objects_changes_no_fit(odd):
     [
         ([[0, 1, 2]], [3], r"y must be 2, 0 or 1 .*, got 3\. Omit y"),
         ([[0, 1, 2]], [-1], r"y must be 2, 0 or 1 .*, got -1\."),
-        ([[0, 1, 2, 3]], None, "three objects .* got four. Pass the odd one last"),
+        ([[0, 1, 2, 3]], None, "for odd-one-out responses, got .* the odd one last"),
         ([[0, 1, 0]], None, r"two different points, got \[0, 1, 0\] in row 0"),
     ],
 )

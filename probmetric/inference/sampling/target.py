@@ -90,13 +90,6 @@ class Gaussian(NamedTuple):
         Square root of the covariance: covariance = factor factorᵀ. Rows are in the
         order of ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if
         m < k.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gaussian = Gaussian(np.zeros(2), np.array([[1.0, 0.0], [0.5, 2.0]]))
-    >>> (gaussian.factor @ gaussian.factor.T).tolist()
-    [[1.0, 0.5], [0.5, 4.25]]
     """
 
     mean: PyTree
@@ -200,11 +193,7 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
 
 @lru_cache(maxsize=64)
 def whitened(target: Target) -> Target:
-    """Return the target in whitened coordinates e, with data (start, data).
-
-    The position at e is mean + factor · e of ``start``. If the posterior is the
-    Gaussian ``start``, e is standard normal.
-    """
+    """Return the target in coordinates e with position = mean + factor · e."""
 
     def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
         return target.log_density(gaussian_draw(data[0], noise), data[1])
@@ -387,9 +376,9 @@ def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
         sites = numpyro.handlers.trace(seeded).get_trace(*args, **kwargs)
     except RuntimeError as error:  # A distribution without .sample
         raise ValueError(
-            "model must have only sites that can be sampled, got an improper "
-            "distribution such as numpyro.distributions.ImproperUniform. Use a proper "
-            "prior."
+            "model: all sites must have proper distributions, got an improper "
+            "distribution such as numpyro.distributions.ImproperUniform. Use a "
+            "proper prior."
         ) from error
     position: Arrays = {}
     observed = False
@@ -408,15 +397,15 @@ def _prototype(model: Model, args: Args, kwargs: Kwargs) -> Arrays:
             observed = True
         elif site["fn"].support.is_discrete:
             raise ValueError(
-                f"model must have continuous latent sites, got the discrete {name!r}. "
-                "Sum it out (numpyro.distributions.MixtureSameFamily)."
+                "model: latent sites must be continuous, got the discrete site "
+                f"{name!r}. Sum it out (numpyro.distributions.MixtureSameFamily)."
             )
         else:
             bijection = biject_to(site["fn"].support)
             position[name] = bijection.inv(site["value"])
     if not position or not observed:
         raise ValueError(
-            "model must have latent and observed sites, got latent sites "
+            "model must contain latent and observed sites, got latent sites "
             f"{sorted(position)} and {'some' if observed else 'no'} observed sites"
         )
     return position

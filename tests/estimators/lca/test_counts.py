@@ -185,8 +185,8 @@ def test_the_model_simulates_counts():
         (COUNTS - 9, TRIALS, r"y must be counts in 0\.\.trials, got -"),
         (COUNTS * np.nan, TRIALS, "y must be whole numbers, got nan in row 0"),
         (COUNTS, TRIALS * np.inf, "trials must be whole numbers, got inf"),
-        (0 * COUNTS, TRIALS, "y must have judgments .* only different"),
-        (TRIALS, TRIALS, "y must have judgments .* got only same"),
+        (0 * COUNTS, TRIALS, "y must contain .* only different"),
+        (TRIALS, TRIALS, "y must contain .* got only same"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
@@ -200,7 +200,10 @@ def test_bad_counts_are_named(y, trials, message):
     [
         (np.ones(3), r"sample_weight must have shape \(100,\)"),
         (-np.ones(100), "sample_weight must be finite weights"),
-        (np.where(COUNTS > 0, 0.0, 1.0), "above 0 for at least one pair with y=1"),
+        (
+            np.where(COUNTS > 0, 0.0, 1.0),
+            "at least one pair with y=1 must have a weight",
+        ),
     ],
     ids=["shape", "negative", "one kind"],
 )

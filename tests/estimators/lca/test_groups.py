@@ -137,9 +137,9 @@ def test_the_link_of_new_classes_has_no_pairs_within_groups(clouds):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pairs": "impostors"}, "groups must be None with pairs='impostors'"),
-        ({"n_anchors": 9}, "groups must be None with n_anchors"),
-        ({"n_components": "cv"}, "groups must be None with n_components='cv'"),
+        ({"pairs": "impostors"}, "groups must be None if pairs='impostors'"),
+        ({"n_anchors": 9}, "groups must be None if n_anchors"),
+        ({"n_components": "cv"}, "groups must be None if n_components='cv'"),
     ],
 )
 def test_settings_that_do_not_support_groups_raise(clouds, settings, message):
@@ -154,12 +154,16 @@ def test_groups_that_cannot_be_used_raise(clouds):
         ValueError, match=r"groups must have shape \(24,\), got \(48,\)"
     ):
         pm.LCA().fit(X, y, groups=group)
-    with pytest.raises(ValueError, match="groups must have at least one class"):
+    with pytest.raises(ValueError, match="groups: at least one class"):
         pm.LCA().fit(X, y, groups=y)
-    with pytest.raises(ValueError, match="groups must be None with pairs, got"):
+    with pytest.raises(
+        ValueError, match="groups must be None if X contains pairs, got"
+    ):
         pm.LCA().fit(X.reshape(12, 2, 3), y[:12] > 0, groups=y[:12])
     lca = pm.LCA(prior_mean=0.5).fit(*twice(X, y), groups=group)
-    with pytest.raises(ValueError, match="groups must be None with method='boot"):
+    with pytest.raises(ValueError, match="groups must be None if method='boot"):
         lca.sample("bootstrap")
-    with pytest.raises(ValueError, match="after a fit with groups requires purpose="):
+    with pytest.raises(
+        ValueError, match="fit with groups, posterior_metric requires purpose="
+    ):
         lca.posterior_metric("prediction")

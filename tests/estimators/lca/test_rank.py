@@ -82,13 +82,13 @@ def test_what_follows_a_fit_has_the_rows_chosen():
 @pytest.mark.parametrize(
     "given, what",
     [
-        ({"n_anchors": 20}, "n_anchors"),
-        ({"prior_mean": np.eye(5)[:2]}, "a matrix as prior_mean"),
+        ({"n_anchors": 20}, "n_anchors is set"),
+        ({"prior_mean": np.eye(5)[:2]}, "prior_mean is a matrix"),
     ],
 )
 def test_what_folds_cannot_have_is_refused(given, what):
     X, y = classes_in(2, 45, 1)
-    words = f"n_components must be an integer or None with {what}, got 'cv'"
+    words = f"n_components must be an integer or None if {what}, got 'cv'"
     with pytest.raises(ValueError, match=words):
         pm.LCA("cv", **given).fit(X, y)
 
