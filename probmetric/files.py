@@ -206,7 +206,7 @@ def _acquire(folder: Path, argument: str, name: str) -> int:
             os.close(file)
             path.unlink(missing_ok=True)
             raise ValueError(
-                f"{argument} must be a folder in which files can be locked, {place} "
+                f"{argument} must be a folder that supports file locks, {place} "
                 f"({reason(error)})"
             ) from error
         if not _is_open(file, path):  # Deleted by a run that ended in between.

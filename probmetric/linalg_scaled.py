@@ -23,8 +23,8 @@ def distances(
     if not np.isfinite(lengths).all():
         size = max(np.abs(X).max() for X in (A, B))
         raise ValueError(
-            f"{name} must have distances in the range of float64, got infinity "
-            f"(largest entry {size:.3g}). Rescale the points or the metric."
+            f"{name}: distances overflow float64 (largest entry {size:.3g}). Rescale "
+            "the points or the metric."
         )
     return lengths
 
@@ -36,7 +36,7 @@ def no_nan(
     if np.isnan(values).any():
         size = np.max(np.abs(points), where=~np.isnan(points), initial=0.0)
         raise ValueError(
-            f"{name} has points whose log density overflows float64 (largest entry "
-            f"{size:.3g}). Rescale the points."
+            f"{name}: log densities overflow float64 (largest entry {size:.3g}). "
+            "Rescale the points."
         )
     return values

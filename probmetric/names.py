@@ -83,7 +83,7 @@ def path_of(name: str | os.PathLike[str], argument: str = "data") -> Path:
     text = os.path.expanduser(name)
     if "://" in text:
         raise ValueError(
-            f"{argument} must be a file on this machine, got the address {text!r}. "
+            f"{argument} must be a file on this machine, got the URL {text!r}. "
             "Download it first."
         )
     return looked_up(Path(text), argument)

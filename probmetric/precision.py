@@ -106,11 +106,7 @@ def numpy_in_numpy_out[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_program[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function of arrays, or of trees of arrays, as one program.
-
-    Otherwise every operation is compiled for every shape. For traced values, the
-    operations become a part of the caller's program.
-    """
+    """Compile a function of arrays, or of trees of arrays, as one program."""
     program: Callable[P, R] = jax.jit(function)
 
     @wraps(function)

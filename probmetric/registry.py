@@ -136,12 +136,11 @@ def _spec(
     ``module`` (default: ``name``) is its name in ``probmetric.checks``, ``models`` and
     ``inference``. These are folders if there are ``methods``, or ``folder``. ``CHECKS``
     is in the checks; ``fit_problem``, ``toy``, ``invariants`` and ``from_labels`` are
-    there or in ``problems``; ``metrics`` of draws are in the module ``draws`` of
-    ``inference``, or in ``inference``, a module of that folder. ``params`` is a name in
+    there or in ``problems``. ``metrics`` of draws are in ``inference``, or in the
+    module ``draws`` of that folder. ``params`` is a name in
     ``probmetric.models.<module>``, where ``to_metric``, ``simulate`` and the NumPyro
-    ``model`` (default: ``module``) are.
-    Without a NumPyro model it is a place, "inference.foo:FooParams", where
-    ``to_metric`` is.
+    ``model`` are. Without a NumPyro model it is a place, "inference.foo:FooParams",
+    where ``to_metric`` is.
     """
     module = module or name
     without_model = ":" in params

@@ -68,7 +68,7 @@ def test_the_entry_and_the_check_of_contributing_are_made():
 
 
 def test_an_exact_check_without_a_control_cannot_be_made():
-    with pytest.raises(ValueError, match="controls must have at least one"):
+    with pytest.raises(ValueError, match="controls must contain at least one"):
         Check("claim", "exact", lambda p: {}, lambda p: {})
 
 

@@ -67,13 +67,6 @@ class Problem[D]:
         Prior of the model.
     options : mapping of str, optional
         Settings by name, such as the learning rate or sizes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> problem = Problem("three points", None, np.array([1.0, 2.0, 3.0]))
-    >>> float(problem.data.mean()), problem.options
-    (2.0, {})
     """
 
     name: str
@@ -185,8 +178,8 @@ class Check:
             check_number("bound", self.bound, 0, open_low=True)
         if self.kind == "exact" and not self.controls:
             raise ValueError(
-                f"controls must have at least one wrong version for the exact check "
-                f"{self.name!r}, got none"
+                "controls must contain at least one wrong version for the exact "
+                f"check {self.name!r}, got none"
             )
         if self.kind == "approximate" and self.bound is None:
             raise ValueError(f"bound must be a number for {self.name!r}, got None")
@@ -214,8 +207,8 @@ def judge(
     ``reference`` is the result of ``check.reference(problem)``, by default computed.
     ``alpha`` is the false-alarm rate of a claim about draws or ranks. The table has dim
     ``entry`` and the columns reference, estimate, error, z, detectable (in posterior
-    sd), khat and verdict. Columns that do not apply are NaN. The error is the one of
-    ``compare_values``, or the signed distance of ``within_bound``. The verdict is
+    sd), khat and verdict. Columns that do not apply are NaN. The error is defined by
+    ``compare_values``, or is the signed distance of ``within_bound``. The verdict is
     "agree" or "disagree" for exact claims, "within" or "outside" for approximate ones,
     or "inconclusive".
     """

@@ -210,10 +210,7 @@ def hessian(
     wrong: Wrong,
     **more: Any,
 ) -> Check:
-    """Claim that ``closed(problem, sites)`` is minus the Hessian of NumPyro's density.
-
-    The Hessian is in the sites ``names``, flattened in alphabetical order.
-    """
+    """Claim that ``closed`` is minus the Hessian of NumPyro's density in ``names``."""
 
     def reference(problem: Problem[Any]) -> Values:
         both = curvature(model, problem, names)
@@ -302,10 +299,7 @@ def nuts(
     sampler: NUTS = NUTS(),  # noqa: B008
     tol: float = 0.25,
 ) -> Check:
-    """Claim that NUTS on ``posterior(problem)`` gives the reference's draws.
-
-    Wrong claims are judged with ``n_wrong`` draws per chain.
-    """
+    """Claim that NUTS draws from a closed-form posterior equal a reference's draws."""
 
     def estimate(
         problem: Problem[Any], change: Change = same, n: int = n_draws
@@ -333,10 +327,7 @@ def near(
     wide: float = 4.0,
     **more: Any,
 ) -> Check:
-    """Claim that an approximation's draws are within ``bound`` of the reference's.
-
-    The wrong claim is the same draws, ``wide`` times as far from their mean.
-    """
+    """Claim that draws are within ``bound`` of the reference's; wrong: spread out."""
     estimate = stretched(draws)
     wrong = {f"{wide:g} times too wide": partial(estimate, wide=wide)}
     return near_sampling(

@@ -1,39 +1,37 @@
 """Judge a closed form against draws, entry by entry: agree, disagree or inconclusive.
 
-For every entry of every named quantity, with posterior draws of mean m̂, standard
-deviation s and effective sample size E (of the *mean*, not the bulk: the bulk one
-raises the false-alarm rate of squares and log-normals several times), and a
-reference value r whose own Monte Carlo error is e (0 when exact):
+Each entry of each quantity has posterior draws of mean m̂, standard deviation s and
+effective sample size E of the *mean* (with the bulk effective size, squares and
+log-normals would raise several times more false alarms), and a reference value r with
+Monte Carlo error e (0 when exact):
 
     z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
 
-For a skewed quantity m̂ and s are correlated, and z has one heavy tail: without a
-correction the false-alarm rate is up to four times the nominal one. With q the
-skewness of m̂ - r, which is γ/√E for draws of skewness γ and an exact r, Hall's monotone
-transformation removes this skewness to the next order:
+For a skewed quantity m̂ and s are correlated, z has one heavy tail, and the false-alarm
+rate is up to four times the nominal one. With q the skewness of m̂ - r, which is γ/√E
+for draws of skewness γ and an exact r, Hall's monotone transformation removes this
+skewness to the next order:
 
     t = z + q z²/3 + q² z³/27 + q/6.                                            (2)
 
-If |q| is above ``MOST_SKEW``, the correction is not enough: the entry is inconclusive.
-
-The m two-sided p-values of t are adjusted by Holm's method (``holm``), so that all
-entries together raise a false alarm with probability at most α. A test that does not
-reject proves something only if it would have detected a relevant difference. The
-smallest shift detected with the stated power is, in posterior sd,
+If |q| is above ``MOST_SKEW``, the correction is not enough, and the entry is
+inconclusive. The m two-sided p-values of t are adjusted by Holm's method (``holm``), so
+that all entries together raise a false alarm with probability at most α. The smallest
+shift detected with the stated power is, in posterior sd,
 
     detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (3)
 
-An entry *disagrees* if its adjusted p-value is below α. It *agrees* if it is not and
-the detectable shift (3) is at most ``tol``, and is *inconclusive* otherwise. It is also
-*inconclusive* if R-hat is too large or E too small for Eq. (1). A weak run never
-passes. ``overall`` is the most severe verdict.
+An entry *disagrees* if its adjusted p-value is below α. Otherwise it *agrees* if the
+detectable shift (3) is at most ``tol``, and is *inconclusive* if not. It is also
+*inconclusive* if R-hat is too large or E too small for Eq. (1). ``overall`` is the most
+severe verdict.
 
 References
 ----------
-Hall, "On the removal of skewness by transformation", J. R. Stat. Soc. B 1992.
-Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Stat. 1979.
-Vehtari et al., "Rank-normalization, folding, and localization: an improved R-hat",
-Bayesian Analysis 2021.
+Hall, "On the removal of skewness by transformation", J. R. Stat. Soc. B 1992. Holm, "A
+simple sequentially rejective multiple test procedure", Scand. J. Stat. 1979. Vehtari et
+al., "Rank-normalization, folding, and localization: an improved R-hat", Bayesian
+Analysis 2021.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,8 +148,8 @@ def compare(
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
-                "reference_mcse must be None if the reference has draws (their Monte "
-                "Carlo error is computed), got a mapping."
+                "reference_mcse must be None if the reference has draws, whose Monte "
+                "Carlo error is computed, got a mapping."
             )
         other = select(reference, None, "reference")
         table = align(other, select(draws, list(other), "draws"), "draws")

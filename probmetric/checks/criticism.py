@@ -161,8 +161,8 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     *Adequate* does not mean that the model is true. It means that the checks found no
     discrepancy between model and data at this sample size. For error rates, and the
     misfits that are detected, see Benchmarks: model_verdict. After fits to labels the
-    bands of the predictive checks may be too narrow. They take into account that pairs
-    with the same first point are dependent, but not that pairs share other points.
+    bands of the predictive checks may be too narrow. They allow for the dependence of
+    pairs with the same first point, but not of pairs that share other points.
 
     Parameters
     ----------

@@ -137,11 +137,7 @@ def effect_claims(
     slow: bool,
     **calibration: Any,
 ) -> tuple[Check, ...]:
-    """Return the claims about a model; ``shown`` selects values of its draws.
-
-    ``n_draws`` is the number of reference draws of NUTS per chain. ``slow``: whether
-    quick validation skips Laplace's claim.
-    """
+    """Return the claims about a model; ``shown`` selects values of its draws."""
     names = ("W", "log_b", effect.name)
     another = {"another prior width": prior_times(lam=1.01)}
 

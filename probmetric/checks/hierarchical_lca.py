@@ -35,10 +35,7 @@ N_COMPONENTS = 3
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 4 groups of pairs in d = 3 with ω = 0.5, and fit them at p = 2.
-
-    No setting is neutral: weights 1/2 to 2, learning rate 0.8, b ~ Gamma(1.5, 0.7).
-    """
+    """Simulate 4 groups of weighted pairs in d = 3, ω = 0.5, and fit them at p = 2."""
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(4), [60, 90, 120, 50])
     pairs = random_pairs(rng, 80, len(group))._replace(anchor=group)

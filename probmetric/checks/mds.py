@@ -86,7 +86,7 @@ def _best_of_rank_2(problem: Problem[Distances]) -> Values:
 
 
 def _plane(problem: Problem[Distances], squared: bool = True) -> Values:
-    """Embed in the plane; wrong: of distances not squared."""
+    """Embed in the plane; wrong: with distances that are not squared."""
     D = _bent(problem)
     data = Distances(D if squared else np.sqrt(D))
     dense = fit(data, 2, solver="eigh")
@@ -95,10 +95,7 @@ def _plane(problem: Problem[Distances], squared: bool = True) -> Values:
 
 
 def _corrected(problem: Problem[Distances], share: float = 1.0) -> Values:
-    """Return by how much a correction by an additive constant misses its aim.
-
-    The smallest eigenvalue becomes zero, and the embedding has the corrected distances.
-    """
+    """Return the errors of a correction, in the smallest eigenvalue and distances."""
     D, gaps = _bent(problem), dict[str, Array]()
     n = len(D)
     C, off = np.eye(n) - 1 / n, 1 - np.eye(n)

@@ -40,10 +40,7 @@ N_COMPONENTS, N_POINTS = 3, 400
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 400 pairs of 30 points in d = 3, ω = 0.8, and fit them at p = 2.
-
-    No setting is neutral: weights 1/2 to 2, learning rate 0.8, b ~ Gamma(1.5, 0.7).
-    """
+    """Simulate 400 weighted pairs of 30 points in d = 3, ω = 0.8; fit them at p = 2."""
     rng = np.random.default_rng(seed)
     pairs = random_pairs(rng, 30, 400)
     W = MEAN + 0.2 * rng.normal(size=(2, 3))
@@ -94,7 +91,7 @@ def _new_by_quadrature(problem: Problem[Pairs]) -> Values:
 
 
 def _new(problem: Problem[Pairs], typical: bool = False) -> Values:
-    """Return it in closed form; wrong: for a typical point."""
+    """Return the closed form for a new point; wrong: for a typical point."""
     spreads = (0.0 if typical else 1.0) * np.array(SPREADS)
     b = float(identified(problem.params)["b"]) + 0 * spreads
     return {"b of new points": np.asarray(intercept_of_new(b, spreads))}

@@ -54,7 +54,7 @@ COMMON = LCAPrior(MEAN, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
 def answered[D: Data](
     simulate: Callable[..., Any], seed: int, truth: PyTree, data: D
 ) -> D:
-    """Return data with answers that a model draws, and weights from 1/2 to 2."""
+    """Return data with labels or responses that a model draws, and weights 1/2 to 2."""
     with jax.enable_x64(True):
         y = np.asarray(simulate(jax.random.key(seed), truth, data).y)
     return data._replace(y=y, w=0.5 + 0.75 * (np.arange(len(y)) % 3))

@@ -77,9 +77,9 @@ class Story(NamedTuple):
     """Simulator and log likelihood of a model, as module-level pure functions.
 
     ``simulate(key, data) -> (position, data)`` draws a position from the prior, and
-    data given this position, in the form that the target uses. Constants in ``data``
-    (inputs, sizes) are copied. ``log_likelihood(position, data)`` is of the *right*
-    model, even if the target under test is wrong.
+    data given this position. Constants in ``data`` (inputs, sizes) are copied.
+    ``log_likelihood(position, data)`` is of the *right* model, even if the target under
+    test is wrong.
     """
 
     simulate: Callable[[jax.Array, PyTree], tuple[PyTree, PyTree]]
@@ -168,9 +168,9 @@ def sbc(
     Ranks are of every entry of every functional, and of ``log_likelihood``. An entry is
     left out if another entry has the same ranks in every simulation (the other half of
     a symmetric matrix). 400 simulations detect a common shift of a quarter of a
-    posterior sd among ten quantities. ``thin`` is the number of iterations per draw:
-    ranks among correlated draws are not uniform. ``chunk`` is the number of simulations
-    per call.
+    posterior sd among ten quantities. ``thin`` iterations per draw reduce the
+    correlation of draws, whose ranks would not be uniform. ``chunk`` is the number of
+    simulations per call.
     """
     n_simulations, n_draws, thin, n_warmup, chunk = check_counts(
         n_simulations=n_simulations,
@@ -215,10 +215,7 @@ def _distinct(ranked: Mapping[str, _Ranked], n_draws: int) -> Ranks:
 
 
 def sample_sites(model: Model, key: jax.Array, args: Args, kwargs: Kwargs) -> Arrays:
-    """Draw all sample sites of a NumPyro model, not with the sampler under test.
-
-    An error that true values and posterior draws share would cancel in the ranks.
-    """
+    """Draw all sample sites of a NumPyro model, not with the sampler under test."""
     return {name: s["value"] for name, s in traced(model, key, args, kwargs).items()}
 
 
@@ -293,10 +290,7 @@ def simulation(
     identified: Sequence[str] | None = None,
     dtype: str = "float64",
 ) -> Simulation:
-    """Check that a model can simulate, and prepare its simulations.
-
-    Only shapes of the observations in ``data`` are used.
-    """
+    """Check that a model can simulate, and prepare its simulations."""
     arguments = call_of(model, data, args, kwargs)
     with jax.enable_x64(is_double(dtype)):
         _, call, shapes = model_target(model, *cast((arguments, dict(kwargs)), dtype))
@@ -313,7 +307,7 @@ def simulation(
         for name, kind in kinds.items():
             if issubclass(kind, dist.Unit):
                 raise ValueError(
-                    "model must have only observations that can be drawn, got "
+                    "model: observations must be simulated from distributions, got "
                     f"numpyro.factor({name!r}, ...). Write it as a Distribution with "
                     "numpyro.sample(..., obs=...)."
                 )

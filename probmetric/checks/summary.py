@@ -48,17 +48,17 @@ def select(
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"{argument} must have a group 'posterior', got groups "
+                f"{argument} must contain a group 'posterior', got groups "
                 f"{list(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     names = list(draws.data_vars) if names is None else list(names)
     if not names:
-        raise ValueError(f"{argument} must have at least one quantity, got none")
+        raise ValueError(f"{argument} must contain at least one quantity, got none")
     missing = [name for name in names if name not in draws.data_vars]
     if missing:
         raise ValueError(
-            f"{argument} must have the quantities {missing}, got "
+            f"{argument} must contain the quantities {missing}, got "
             f"{list(draws.data_vars)}"
         )
     for name in names:
@@ -76,14 +76,12 @@ def select(
         )
     for name in names:
         if not np.all(np.isfinite(table[name].to_numpy())):
-            raise ValueError(
-                f"{argument} must have finite draws, got NaN or inf in {name!r}"
-            )
+            raise ValueError(f"{argument} must be finite, got NaN or inf in {name!r}")
     copies = equal_chains(table)
     if copies:
         raise ValueError(
-            f"{argument} must have chains that differ, got {listed(copies)} equal in "
-            "every draw. Use a different key for each chain, and read each file once."
+            f"{argument}: chains must differ, got {listed(copies)} equal in every "
+            "draw. Use a different key for each chain, and read each file once."
         )
     return table
 
@@ -105,7 +103,7 @@ def flatten(
     """Stack reference values in the order of the entries of the table, shape (m,)."""
     missing = [name for name in table.data_vars if name not in values]
     if missing:
-        raise ValueError(f"{argument} must have a value for {missing}, got none")
+        raise ValueError(f"{argument} must contain a value for {missing}, got none")
     columns: list[np.ndarray] = []
     for name, draws in table.data_vars.items():
         value = np.asarray(values[str(name)], float)
@@ -115,9 +113,7 @@ def flatten(
                 f"{value.shape}"
             )
         if not np.all(np.isfinite(value)):
-            raise ValueError(
-                f"{argument} must have finite values, got NaN or inf in {name!r}"
-            )
+            raise ValueError(f"{argument} must be finite, got NaN or inf in {name!r}")
         columns.append(value.ravel())
     return np.concatenate(columns)
 

@@ -90,7 +90,7 @@ def uniformity(
     ['disagree', 'disagree']
     """
     if not ranks.ranks:
-        raise ValueError("ranks must have at least one quantity, got none")
+        raise ValueError("ranks must contain at least one quantity, got none")
     n_draws, names = ranks.n_draws, list(ranks.ranks)
     table = np.stack([_checked(name, ranks) for name in names])
     n_simulations = table.shape[1]

@@ -128,11 +128,7 @@ class Validation:
         return int(self.verdict not in ("agree", "missed"))
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Return a table with a row for every entry of every check.
-
-        Columns are as in ``checks.check.judge``. A rejected negative control has the
-        verdict "disagree".
-        """
+        """Return a table with a row for every entry of every check."""
         frames = [
             j.table.to_dataframe().reset_index().assign(**j.names)
             for j in self.judgements
@@ -339,6 +335,6 @@ def _resolve(
     if data.w is not None:
         raise ValueError(
             f"data must be points without weights for {named.name!r}, got weights w. "
-            "Use a Problem."
+            "Pass a Problem instead."
         )
     return named.name, named.checks, [named.from_labels(data.X, data.y)]

@@ -30,7 +30,7 @@ def compare_values(
     ``rtol``. ``words`` are the verdicts for errors within and outside the tolerance.
     """
     if not reference:
-        raise ValueError("reference must have at least one quantity, got none")
+        raise ValueError("reference must contain at least one quantity, got none")
     rows: list[tuple[float, float, float, str]] = []
     for name, values in reference.items():
         if name not in estimate:
@@ -44,7 +44,7 @@ def compare_values(
                 f"{e.shape}"
             )
         if np.isnan(r).any():
-            raise ValueError(f"reference[{name!r}] must be free of NaN, got NaN")
+            raise ValueError(f"reference[{name!r}] must not contain NaN, got NaN")
         with np.errstate(invalid="ignore"):
             gap = np.where(r == e, 0.0, np.abs(e - r))
         scale = np.max(np.abs(r), where=np.isfinite(r), initial=0.0)

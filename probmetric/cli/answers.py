@@ -56,10 +56,7 @@ ARGUMENTS = {"weight": "sample_weight", "rater": "raters"}
 
 
 class Table(NamedTuple):
-    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit.
-
-    Named objects have numbers in the order of ``names``.
-    """
+    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit."""
 
     kind: str
     rows: Int[np.ndarray, "N k"]
@@ -135,8 +132,9 @@ def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarra
     (wrong,) = np.nonzero(~((numbers >= 0) & (numbers % 1 == 0)))
     if len(wrong):
         raise ValueError(
-            f"{option} must have row numbers (whole numbers from 0) in {path.name}, "
-            f"got {str(column.iloc[wrong[0]])!r} as {name} in row {wrong[0]}."
+            f"{option} must contain row numbers of --data (whole numbers from 0), got "
+            f"{str(column.iloc[wrong[0]])!r} in column {name}, row {wrong[0]} of "
+            f"{path.name}. Correct this entry."
         )
     return numbers.astype(int)
 
@@ -145,13 +143,13 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
     """Raise for names of objects, or row numbers beyond the n points."""
     if table.names is not None:
         raise ValueError(
-            f"{option} must have row numbers of {data} (whole numbers from 0), got "
-            f"{table.names[0]!r}."
+            f"{option} must contain row numbers of {data} (whole numbers from 0), got "
+            f"{table.names[0]!r}. Replace names by row numbers."
         )
     if (largest := int(table.rows.max())) >= n:
         raise ValueError(
-            f"{option} must have row numbers of {data} (0 to {n - 1}), got {largest}. "
-            "The first row is 0."
+            f"{option} must contain row numbers of {data} (0 to {n - 1}), got "
+            f"{largest}. The first row is 0."
         )
 
 
@@ -160,7 +158,7 @@ def check_answers(estimator: Learner, answers: str | None) -> None:
     if answers is None and without_points(estimator):
         raise ValueError(
             f"--answers must be a table of triplets for {type(estimator).__name__}, "
-            "got none."
+            "got none. Add --answers."
         )
 
 
@@ -171,10 +169,7 @@ def answered(
     spec: DataSpec,
     known: Sequence[str] | None = None,
 ) -> Answered:
-    """Read the points and judgments for a learner; ``spec`` has the reading options.
-
-    ``known`` are the names of objects of the fit.
-    """
+    """Read the points and judgments for a learner; ``spec`` has the reading options."""
     refuse({"--groups": spec.groups}, "--answers")
     table = read_table(answers, spec.how)
     _fit_of(estimator, table)
@@ -215,7 +210,8 @@ def about_points(
     else:
         if data is None:
             raise ValueError(
-                "--data must be the table of points for --answers, got none."
+                "--data must be the table of points that --answers refers to, got "
+                "none. Add --data."
             )
         loaded = load_points(data, label=spec.label, how=spec.how, names=known or ())
         X, names, called = points(loaded.X, "data"), loaded.feature_names, data
@@ -239,13 +235,13 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
         fit = None
     if fit is None:
         raise ValueError(
-            f"--answers must not have {kind} for {name}, which cannot use them. Use "
-            "another learner."
+            f"--answers must not contain {kind} for {name}, which does not support "
+            "them. Use another learner."
         )
     lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
         raise ValueError(
-            f"--answers must have no column {min(lacking)!r} for {name}, got "
+            f"--answers must not have the column {min(lacking)!r} for {name}, got "
             f"{table.path.name}. Remove the column."
         )
     return fit

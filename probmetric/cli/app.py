@@ -126,10 +126,7 @@ def _leave(
     checkpoint: Path | None = None,
     part: str = "",
 ) -> NoReturn:
-    """Run ``work`` after all imports, and exit with its code.
-
-    ``part`` names the parts stored in ``checkpoint``: pass or block.
-    """
+    """Run ``work`` after all imports, and exit with its code."""
     function = getattr(import_module(f"probmetric.cli.{file}"), work)
 
     def run() -> int:
@@ -259,8 +256,8 @@ def cache(
 ) -> None:
     """Show the folder, number and size of the cached compiled programs.
 
-    The cache allows the next command to start sooner. The environment variable
-    PROBMETRIC_CACHE sets its folder. Its values "", "0" and "off" disable the cache.
+    The environment variable PROBMETRIC_CACHE sets the folder. Its values "", "0" and
+    "off" disable the cache.
     """
     from probmetric.compilation import cache_folder, clear_cache, stored_programs
 

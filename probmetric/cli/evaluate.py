@@ -198,9 +198,7 @@ def _learner(options: Evaluate) -> Learner | None:
 def _check_split(options: Evaluate) -> None:
     if (options.test is None) == (options.folds is None):
         given = "neither" if options.test is None else "both"
-        raise ValueError(
-            f"Exactly one of --test and --folds must be given, got {given}."
-        )
+        raise ValueError(f"Exactly one of --test and --folds is required, got {given}.")
 
 
 def _means(scored: Iterable[Scored], **more: object) -> Result:
@@ -276,8 +274,8 @@ def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Data
     others = sorted({*tested.target_names} - {*data.target_names})
     if others and known:
         raise ValueError(
-            f"--test must have only classes that are in --data, got {len(others)} "
-            f"others, such as {others[0]!r}. For unknown classes use --novelty. For "
+            f"--test must contain only classes of --data, got {len(others)} other "
+            f"classes, such as {others[0]!r}. For unknown classes use --novelty. For "
             "new sources use --data with --groups, without --test."
         )
     return tested
@@ -306,8 +304,9 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     for name, used in refused.items():
         if used:
             raise ValueError(
-                "--data that is read in chunks requires --test, and --metric or "
-                f"--draws, got {name}. Fit first (probmetric fit), then use --metric."
+                "If --data is read in chunks, --test and a stored metric (--metric "
+                f"or --draws) are required, got {name}. Fit first (probmetric fit), "
+                "then use --metric."
             )
     test, seed, k = str(options.test), options.seed, options.k or 5
     stored = load_stored(options)
@@ -500,7 +499,9 @@ def _sites(options: Evaluate) -> Task:
     remarks: list[str] = []
     if learner is None:
         if options.folds is not None:
-            raise ValueError("--folds requires --model, got a stored metric.")
+            raise ValueError(
+                "--folds requires --model, got a stored metric. Use --test instead."
+            )
         stored = load_stored(options)
         data, name = community(options, spec, stored.feature_names or ()), stored.name
         check_features(stored.feature_names, data.feature_names, data.name)
@@ -534,7 +535,7 @@ def _pairs(options: Evaluate, spec: DataSpec) -> Task:
     check_features(stored.feature_names, data.feature_names, data.name)
     if (d := data.X.shape[1]) != stored.n_features:  # For metrics without names.
         raise ValueError(
-            f"data must have {stored.n_features} features, as the metric has, in "
+            f"data must have the {stored.n_features} features of the metric in "
             f"{data.name}, got {d}"
         )
     sources = np.asarray(data.groups)

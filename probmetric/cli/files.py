@@ -144,7 +144,8 @@ def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
     for path in existing:
         if not path.is_symlink() and not path.is_file():
             raise ValueError(
-                f"--out must be a file to write, got {kind_of(path)} at {str(path)!r}."
+                f"--out must be a file name, got {kind_of(path)} at {str(path)!r}. "
+                "Choose another name."
             )
     if existing and not force:
         raise ValueError(
@@ -193,10 +194,7 @@ def results(
     summary: Mapping[str, object],
     data: Data = None,
 ) -> Generator[Path]:
-    """Write files as ``together``, with summary.json, and then the report.
-
-    ``data`` is the data for the report; without it the report loads the data again.
-    """
+    """Write files as ``together``, with summary.json, and then the report."""
     from probmetric.report.run import SUMMARY, render_run, write_summary
 
     with together(folder) as part:

@@ -63,9 +63,7 @@ def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
         if not equals or not name.isidentifier() or not text:
             raise ValueError(f"--set must be NAME=VALUE, got {pair!r}.")
         if name == "unlabeled":
-            raise ValueError(
-                "--set cannot be used for unlabeled. Use --unlabeled TEXT."
-            )
+            raise ValueError("--set cannot set unlabeled. Use --unlabeled TEXT.")
         if name in settings:
             raise ValueError(f"--set must name each argument once, got {name!r} twice.")
         try:
@@ -111,9 +109,9 @@ def labeled(spec: DataSpec) -> Dataset:
         single = np.flatnonzero(np.bincount(data.y) == 1)
         if single.size:
             raise ValueError(
-                f"label must have at least 2 rows of each class in {data.name}, got 1 "
-                f"of {data.target_names[single[0]]!r}. Check whether this column is "
-                "the class."
+                f"label: each class must have at least 2 rows in {data.name}, got 1 "
+                f"row of class {data.target_names[single[0]]!r}. Check that --label "
+                "is the column of the class."
             )
     except ValueError as error:
         if last and str(error).startswith("label"):
@@ -249,14 +247,11 @@ def check_features(
     """Raise if the features of data differ from a metric's, also in their order."""
     if wanted is not None and (text := difference(wanted, features, of)):
         todo = ". Select them with --features." if set(wanted) <= set(features) else ""
-        raise ValueError(f"data must have in {source} the {text}{todo}")
+        raise ValueError(f"data in {source} must have the {text}{todo}")
 
 
 class StoredMetric(NamedTuple):
-    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored.
-
-    ``lapse_rate`` is 0 unless the learner of triplets had another.
-    """
+    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored."""
 
     metric: Dissimilarity | MetricDraws
     n_features: int
@@ -275,7 +270,7 @@ def load_stored(options: UseOptions | Next) -> StoredMetric:
     if (path is None) == (draws is None):
         given = "neither" if path is None else "both"
         raise ValueError(
-            f"Exactly one of --metric and --draws must be given, got {given}."
+            f"Exactly one of --metric and --draws is required, got {given}."
         )
     if draws is not None:
         with _kind_checked("--draws", draws, "--metric", read_metric):
@@ -353,10 +348,7 @@ def if_seen(
     otherwise: str = "use --model, which fits to the other points",
     where: str = "of --data",
 ) -> list[str]:
-    """Note that a metric was fitted to some or all of the points to evaluate on.
-
-    Files of version 0.2 have one hash of all rows instead of a hash for each row.
-    """
+    """Note that a metric was fitted to some or all of the points to evaluate on."""
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
     name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
     learned = stored.rows

@@ -28,7 +28,9 @@ def run(options: Neighbors) -> int:
             if out is not None:
                 stack.enter_context(claim_file(out, ".csv", force=options.force))
             if options.novelty is not None and options.queries is None:
-                raise ValueError("--novelty must be used with --queries, got none.")
+                raise ValueError(
+                    "--novelty requires --queries, got none. Add --queries."
+                )
             use = load_stored(options)
             rows, queries = _rows(spec, options.queries, use), None
             if options.queries is not None:
@@ -61,8 +63,8 @@ def _rows(spec: DataSpec, queries: str | None, use: StoredMetric) -> Source | No
     if in_parts(spec.name):
         if queries is None:
             raise ValueError(
-                "--queries must be given if --data is read in chunks, got none. Write "
-                "the rows to query to a file."
+                "--queries is required if --data is read in chunks, got none. Write "
+                "the query rows to a file."
             )
     elif queries is not None and is_large(spec.name):
         about = stored(spec.name) if label is None else None

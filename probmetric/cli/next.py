@@ -44,8 +44,8 @@ def run(options: Next) -> int:
             spec = MODELS.get(str(use.learner))
             if spec is not None and spec.data_kind is Triplets:
                 raise ValueError(
-                    "--draws must be draws of a learner of pairs, such as lca, got "
-                    f"{use.name} with draws of {use.learner}."
+                    "--draws must come from a learner of pairs, such as lca, got "
+                    f"draws of {use.learner} in {use.name}."
                 )
             X = points(points_for(options.spec(options.data), use).X, "data")
             if options.candidates is None:
@@ -62,8 +62,8 @@ def run(options: Next) -> int:
             rows = rows[unasked(rows, judged)]
             if n > len(rows):
                 raise ValueError(
-                    f"--n must be at most {len(rows)} (candidates that are not in "
-                    f"--answers), got {n}."
+                    f"--n must be at most {len(rows)}, the number of candidates that "
+                    f"are not in --answers, got {n}."
                 )
             posterior = cast("PosteriorMetric", use.metric)
             try:

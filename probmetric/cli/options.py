@@ -21,8 +21,8 @@ from probmetric.names import AS_IS, Reading, check_source, existing, looked_up
 from probmetric.registry import MODELS, estimators, method_of, model_of
 
 VALIDATED = (
-    "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound or is "
-    "inconclusive (except if only k-hat is high), or with --strict the model "
+    "Exit code: 0 all claims agree; 1 a claim disagrees, is outside its bound, or is "
+    "inconclusive for another reason than a high k-hat; 1 with --strict if the model "
     "conflicts with the data; 2 invalid input."
 )
 LEARNED = (
@@ -128,17 +128,18 @@ ANSWERS = (
     "compared with far-other. Columns of odd-one-out responses: object1, object2, odd."
 )
 GROUPS = (
-    "Column with the source of each row (two_stage). Default: the class. Without "
-    "--test and --folds, evaluate compares same-source with different-source pairs."
+    "Column with the source of each row (two_stage). Default: the class. evaluate "
+    "without --test and --folds compares pairs from the same source with pairs from "
+    "different sources."
 )
 MAX_DRAWS = "Maximum number of draws to use, evenly spaced."
 OVERWRITE = "Overwrite existing files."
 SETTING = "Argument of the learner, for example n_components=2. Repeatable."
 TABLE_OUT = "Output .csv file. Default: standard output."
 NOVELTY = (
-    "Nominal fraction of points of known classes that are called novel, for example "
-    "0.05 (which requires at least 19 points). If a stored metric was learned from the "
-    "same data, too many points are called novel. Default: no point is called novel."
+    "Nominal fraction of points of known classes that are called novel, such as 0.05 "
+    "(requires at least 19 points). Too many points are called novel if a stored "
+    "metric was learned from the same data. Default: no point is called novel."
 )
 UNLABELED = "Label or group of rows to ignore, such as -1, or nan for a missing label."
 
@@ -208,8 +209,8 @@ class SiteOptions(ReadOptions):
     )
     coordinates: str | None = option(
         None,
-        "Columns of --sites with coordinates, such as lon,lat, to use geographic "
-        "distance as a predictor. For a plane add --set distance=plane.",
+        "Columns of --sites with coordinates, such as lon,lat. Geographic distance "
+        "is then a predictor. For a plane add --set distance=plane.",
         metavar="LON,LAT",
     )
 
@@ -251,7 +252,8 @@ class Fit(LearnOptions, WorkerOptions):
     store_votes: bool = option(
         False,
         "Store the transformed training rows and their labels in metric.npz, to "
-        "compute P(same). Anyone with the file can read them. Size: rows × components.",
+        "compute P(same). Anyone with the file can read them. The file then has rows "
+        "× components more numbers.",
         "--store-votes",
     )
     checkpoint: Path | None = option(
@@ -325,7 +327,7 @@ class Evaluate(UseOptions, SiteOptions, WorkerOptions):
     answers: str | None = option(
         None,
         "Table of judgments, as in fit. A stored metric (--metric or --draws) is "
-        "evaluated on all of them, a --model on its --folds or on the table --test.",
+        "evaluated on all judgments, a --model on --folds or on the table --test.",
     )
     model: str | None = option(None, f"Learner to fit to the training points: {NAMES}.")
     settings: list[str] | None = option(None, SETTING, "--set", metavar="NAME=VALUE")
@@ -400,7 +402,7 @@ class Next(ReadOptions):
         None, "Number of random candidates. Default: 10000.", min=1
     )
     answers: str | None = option(
-        None, "Table of judgments. Their pairs are not chosen again."
+        None, "Table of earlier judgments. Their pairs are not chosen again."
     )
     n: int = option(10, "Number of pairs to choose.", "-n", "--n", min=1)
     criterion: str = option(
@@ -423,7 +425,8 @@ class Validate(ReadOptions):
     quick: bool = option(False, "Skip slow checks, and use fewer draws.", "--quick")
     broken: bool = option(
         False,
-        "Check wrong formulas instead. The exit code should then be 1.",
+        "Check wrong formulas (negative controls) instead. The exit code should then "
+        "be 1.",
         "--break",
     )
     strict: bool = option(
@@ -492,7 +495,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
     sites, species = options.sites, options.species
     if (sites is None) != (species is None):
         given = "--species" if sites is None else "--sites"
-        raise ValueError(f"--sites and --species must be given together, got {given}.")
+        raise ValueError(f"--sites and --species must be used together, got {given}.")
     if sites is not None and species is not None:
         for name in ("data", "answers", "label", "groups"):
             refuse({f"--{name}": getattr(options, name)}, "--sites")
@@ -503,7 +506,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
         if getattr(options, name, None) is not None:
             raise ValueError(f"--{name} requires --sites.")
     if data is None and answers is None:
-        raise ValueError("--data, --answers or --sites must be given, got neither.")
+        raise ValueError("--data, --answers or --sites is required, got none of them.")
     if data is not None:
         check_source(data, rows=rows and answers is None)
     if answers is not None:

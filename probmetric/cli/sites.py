@@ -78,9 +78,9 @@ def community(
     if len(lacking):
         row, column = lacking[0]
         raise ValueError(
-            f"--sites must have numbers in every row, got {rows[row, column]} in "
-            f"{data.feature_names[column]!r} at site {X.index[row]!r}. Remove the site "
-            "from both tables, or omit the column with --drop"
+            f"--sites must have a number in every cell, got {rows[row, column]} in "
+            f"column {data.feature_names[column]!r} at site {X.index[row]!r}. Remove "
+            "the site from both tables, or omit the column with --drop"
         )
     for remark in doubtful_columns(rows, data.feature_names):
         note(remark)
@@ -106,7 +106,8 @@ def check_learner(estimator: Learner, options: SiteOptions) -> None:
     """Raise unless the learner fits sites; set its coordinates."""
     if not hasattr(estimator, "fit_sites"):
         raise ValueError(
-            f"--sites must be used with gdm, got {type(estimator).__name__}."
+            f"--sites is only supported by gdm, got {type(estimator).__name__}. Use "
+            "--data instead."
         )
     if options.coordinates is not None:
         pair = (*(part.strip() for part in options.coordinates.split(",")),)
@@ -217,10 +218,7 @@ def _split(
 def judged(
     data: Community, split: Split
 ) -> Iterator[tuple[str, pd.DataFrame, dict[str, float]]]:
-    """Yield each method with its predictions of held-out pairs, and their scores.
-
-    Deviances are binomial; the share that is explained is relative to the first method.
-    """
+    """Yield each method with its predictions of held-out pairs, and their scores."""
     pairs, rows = data.pairs, split.rows
     y, trials = (np.asarray(a, float)[rows] for a in (pairs.y, pairs.trials))
     weight = 1.0 if pairs.w is None else np.asarray(pairs.w)[rows]
@@ -236,8 +234,8 @@ def judged(
     null = deviance(base)
     if null <= 1e-12 * np.sum(weight * trials):
         raise ValueError(
-            "--species must have pairs of sites with different dissimilarities, got "
-            f"{observed[0]:.3g} for all. Use other sites."
+            "--species: pairs of sites must differ in dissimilarity, got "
+            f"{observed[0]:.3g} for all pairs. Use other --sites and --species."
         )
     for method, P in split.predicted.items():
         yield (

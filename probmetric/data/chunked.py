@@ -1,8 +1,8 @@
 """Data that are no arrays and supply an implementation of each function.
 
-Functions of the core compute with arrays. Data that are read in chunks, such as those
-of ``pm.open`` (``probmetric.large``), supply another implementation of the functions
-and methods that are decorated with ``chunked``.
+Functions of the core compute with arrays. Data that are read in chunks, such as the
+result of ``pm.open`` (``probmetric.large``), supply another implementation of the
+functions and methods that are decorated with ``chunked``.
 """
 
 from collections.abc import Callable

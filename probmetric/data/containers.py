@@ -179,10 +179,7 @@ type Data = Points | Labeled | Pairs | Triplets | Groups | Distances
 
 
 def checked_rows[D](data: D) -> D:
-    """Return pairs or triplets in native byte order, after a check of row numbers.
-
-    JAX would clip row numbers beyond X. Traced ones are not checked.
-    """
+    """Return pairs or triplets in native byte order; raise for row numbers beyond X."""
     if not isinstance(data, Pairs | Triplets) or traced(data):
         return data
     triplet = "anchor", "near", "far", "other"
@@ -215,5 +212,5 @@ def refuse_trials(pairs: Pairs, model: str) -> None:
     if pairs.trials is not None:
         raise ValueError(
             f"pairs.trials must be None for {model}, got counts. Use LCA or GDM, or "
-            "replace each count by pairs with y = 0 or 1."
+            "replace each count by single pairs with y = 0 or 1."
         )

@@ -1,18 +1,14 @@
 """Factors: columns of text or categories of a data frame, as numbers.
 
-A factor has a column of 0 and 1 for each of its K levels, "soil=clay". These are
-coordinates of a simplex, whose corners are equally far apart. The columns of a factor
-share one scale s,
+A factor has a column of 0 and 1 for each of its K levels, "soil=clay". Names of columns
+contain the levels, and metrics and files contain these names. The columns are
+coordinates of a simplex, whose corners are equally far apart. They share one scale s,
 
     s² = Σ_k p_k (1 - p_k),                                                        (1)
 
 the sum of their variances, with p_k the share of level k. Divided by s, a factor has
-total variance 1, as a standardized column: the mean squared difference of two random
-rows is 2 for both. Its levels are √2/s apart. A factor with two levels equals its
-standardized column of 0 and 1, because √2/s is then 1/√(p₁ p₂). Without
-standardization s is √2: levels are 1 apart.
-
-Names of columns contain the levels, and metrics and files contain these names.
+total variance 1, as a standardized column. A factor with two levels equals its
+standardized column of 0 and 1. Without standardization s is √2, and levels are 1 apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,13 +52,6 @@ def factors_of(X: Any) -> Factors:
     ------
     ValueError
         If text is numbers, or if no two rows have the same level.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> X = pd.DataFrame({"rain": [1.0, 2.0], "grade": pd.Categorical([3, 3])})
-    >>> factors_of(X)
-    {'grade': ('3',)}
     """
     if KEY in getattr(X, "attrs", {}):  # The factors are coded.
         return X.attrs[KEY]
@@ -77,22 +66,22 @@ def factors_of(X: Any) -> Factors:
         levels = sorted({_level(v) for v in entries})
         if not category and all(map(_is_number, levels)):
             raise ValueError(
-                f"X must have numeric columns, got numbers as text in {name!r} "
-                f"({levels[0]!r}). Use pandas.to_numeric, or astype('category') if "
-                "they are categories"
+                "X must have numeric columns, got numbers stored as text in column "
+                f"{name!r} ({levels[0]!r}). Use pandas.to_numeric, or "
+                "astype('category') if they are categories"
             )
         if len(levels) == len(entries) > 2:
             raise ValueError(
-                f"X must have numeric columns, or levels that repeat, got {name!r} "
-                f"with a different level in each row ({levels[0]!r}). Drop it if it "
-                "is a name or a date"
+                "X: columns must be numeric or categorical, got a different text in "
+                f"each row of column {name!r} ({levels[0]!r}). Drop this column, for "
+                "example if it contains names or dates"
             )
         found[str(name)] = (*levels,)
     others = {str(name) for name, _ in _columns(X)} - {*found}
     made = [column for factor in found.items() for column in level_names(*factor)]
     if double := [name for name in made if name in others or made.count(name) > 1]:
         raise ValueError(
-            f"X must not have a column with the name of a level, got {double[0]!r} "
+            f"X: column names must differ from names of levels, got {double[0]!r} "
             "twice. Rename the column"
         )
     return found
@@ -123,13 +112,6 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
 
     Missing levels are NaN. If ``unknown`` is "ignore", missing and unknown levels are
     the center of the simplex, 1/K: they are equally far from all levels.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> X = pd.DataFrame({"rain": [1.0, 2.0], "soil": ["peat", "clay"]})
-    >>> coded(X, {"soil": ("clay", "peat")}).to_numpy().tolist()
-    [[1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
     """
     columns = [*_columns(X)]
     if not {str(column) for column, _ in columns} & {*factors}:
@@ -153,9 +135,9 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
         bad = (codes < 0) & ~missing
         if unknown != "ignore" and bad.any():
             raise ValueError(
-                f"{name} must have one of {', '.join(levels)} in the factor "
-                f"{column!r}, got {words[bad][0]!r}. handle_unknown='ignore' treats "
-                "it as missing"
+                f"{name}: the factor {column!r} must be one of {', '.join(levels)}, "
+                f"got {words[bad][0]!r}. With handle_unknown='ignore' unknown levels "
+                "are missing values"
             )
         simplex = np.eye(len(levels))[codes]
         simplex[missing | bad] = 1 / len(levels) if unknown == "ignore" else np.nan

@@ -42,8 +42,8 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
     data = checked_rows(data)
     if data.y is None:
         raise ValueError(
-            "y must be 1 for pairs that share a source and 0 for other pairs, got "
-            "None. Pass y."
+            "y must be 1 for pairs from one source and 0 for other pairs, got None. "
+            "Pass y."
         )
     same = np.asarray(data.y) == 1
     first = np.cumsum(np.r_[0, np.where(same, 1, 2)])[:-1]
@@ -54,19 +54,16 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
 
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
-    """Stack groups by size. The weight of a group is the mean over its points.
-
-    Inside ``jit`` groups and pairs raise, because they determine shapes.
-    """
+    """Stack groups by size. The weight of a group is the mean over its points."""
     if isinstance(data, Stacks):
         return data
     names = ("group", "i", "j", "y")
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data must be Stacks inside jax.jit, got {type(data).__name__}: "
-            f"{', '.join(traced)} determine array shapes. Call stack(data) outside jit "
-            "and pass the result."
+            f"data must be Stacks inside jax.jit, got {type(data).__name__}. Its "
+            f"{', '.join(traced)} determine array shapes. Call stack(data) outside "
+            "jit, and pass the result."
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

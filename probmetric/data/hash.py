@@ -52,11 +52,10 @@ def canonical_order(
     """Return an order of the rows that does not depend on the order of rows or columns.
 
     The algorithm is color refinement. The hash of a row is the sum over its entries of
-    a hash of (rank of the entry in its column, hash of the column). The hash of a
-    column is the sum over its entries of a hash of (rank, hash of the row). Rows with
-    equal hashes are ordered by class, then by their entries from left to right. The
-    order of columns matters only if a permutation of columns exchanges two rows. NaN is
-    a distinct value.
+    a hash of (rank of the entry in its column, hash of the column), and vice versa.
+    Rows with equal hashes are ordered by class, then by their entries from left to
+    right. The order of columns matters only if a permutation of columns exchanges two
+    rows. NaN is a distinct value.
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
     ranks = _ranks(np.asarray(X))

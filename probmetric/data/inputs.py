@@ -49,8 +49,8 @@ def codes_of(labels: ArrayLike, name: str) -> tuple[np.ndarray, Int[np.ndarray, 
             learned = name in ("y", "groups")
             todo = ". To ignore these rows, use unlabeled=numpy.nan" * learned
             raise ValueError(
-                f"{name} must have a label in every row, got none (None, NaN or NA) in "
-                f"row {lacking[0]} (the first row is 0){todo}"
+                f"{name} must have a label in every row, got a missing label (None, "
+                f"NaN or NA) in row {lacking[0]} (the first row is 0){todo}"
             )
         values = _in_one_type(values, name)
     if values.dtype.kind == "f" and not np.all(np.isfinite(values)):
@@ -87,9 +87,9 @@ def _in_one_type(labels: np.ndarray, name: str) -> np.ndarray:
     n_classes = len(set(labels.tolist()))
     if values.dtype != object and len(np.unique(values)) < n_classes:
         raise ValueError(
-            f"{name}: some different labels become equal in a NumPy array ({n_classes} "
-            f"labels, but {len(np.unique(values))} as {values.dtype}). Avoid integers "
-            "above 2^53 mixed with floats, and text that ends with NUL."
+            f"{name}: different labels become equal in a NumPy array ({n_classes} "
+            f"labels, but {len(np.unique(values))} as {values.dtype}). Do not mix "
+            "integers above 2^53 with floats, and do not use text that ends with NUL."
         )
     return values
 
@@ -195,9 +195,9 @@ def as_sklearn(
 ) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    X is stored by rows: the order of sums does not depend on its memory layout. Errors
-    of scikit-learn that do not name the argument are prefixed with it. They are also
-    TypeErrors if scikit-learn's are.
+    X is stored by rows, so that the order of sums does not depend on its memory layout.
+    Errors of scikit-learn that do not name the argument are prefixed with it. They are
+    also TypeErrors if scikit-learn's are.
     """
     from sklearn.utils.validation import validate_data
 
@@ -219,7 +219,7 @@ def as_sklearn(
 
 
 def _exact(y: ArrayLike) -> ArrayLike:
-    """Convert whole labels of pandas' dtypes exactly: NumPy makes floats of Int64."""
+    """Convert integer labels of pandas' dtypes exactly (not by way of floats)."""
     dtype = getattr(y, "dtype", None)
     if getattr(dtype, "kind", "") in [*"iub"] and not isinstance(dtype, np.dtype):
         return np.asarray(list(y))  # type: ignore[call-overload]
@@ -227,7 +227,7 @@ def _exact(y: ArrayLike) -> ArrayLike:
 
 
 def _with_name(message: str, X: ArrayLike, y: ArrayLike | None = None) -> str | None:
-    """Prefix an error with the argument that it is about; None if it names it."""
+    """Prefix an error with the name of its argument; None if it has the name."""
     if message.startswith("Found input variables with inconsistent"):
         return f"y must have one label for each row of X: {message}"
     matrix = message.startswith("np.matrix") and not isinstance(X, np.matrix)
@@ -344,7 +344,7 @@ def check_weights(
             f"{wrong[0]}. Correct this weight."
         )
     if not np.any(weights > 0):
-        raise ValueError(f"{name} must have at least one weight above zero, got none")
+        raise ValueError(f"{name} must contain a weight above zero, got none")
     return weights
 
 
@@ -365,7 +365,7 @@ def pair_labels(
         )
     if both and len(values) < 2:
         raise ValueError(
-            f"y must have both labels (same and different), got only {values}. Add "
+            f"y must contain both labels (same and different), got only {values}. Add "
             "pairs with the other label."
         )
     return (labels == 1).astype(int)
@@ -379,8 +379,8 @@ def pair_weights(
     for label in (0, 1):
         if weights is not None and not np.any(weights[same == label] > 0):
             raise ValueError(
-                "sample_weight must have a weight above 0 for at least one pair with "
-                f"y={label}, got none"
+                f"sample_weight: at least one pair with y={label} must have a weight "
+                "above 0, got none"
             )
     return weights
 
@@ -401,7 +401,7 @@ def pair_counts(
     judged = np.flatnonzero(same > 0), np.flatnonzero(same < m)
     if not all(map(len, judged)):
         raise ValueError(
-            "y must have judgments 'same' and judgments 'different', got only "
+            "y must contain 'same' and 'different' judgments, got only "
             f"{'same' if len(judged[0]) else 'different'}"
         )
     weights = check_weights(w, n_pairs)

@@ -43,9 +43,9 @@ def pad_labeled(data: Labeled) -> Labeled:
 def pad_pairs(pairs: Pairs) -> Pairs:
     """Pad pairs to bucket sizes by points at 0 and pairs of weight 0.
 
-    The numbers of points, of y=1 pairs and of y=0 pairs are padded, because each number
-    is a shape in the closed forms. A pair with judgments of both kinds counts in both
-    numbers. Padding pairs join point 0 with itself, with one judgment.
+    The numbers of points, of y=1 pairs and of y=0 pairs are padded. A pair with
+    judgments of both kinds counts in both numbers. Padding pairs join point 0 with
+    itself, with one judgment.
     """
     pairs = checked_rows(pairs)
     w, y = host_weights(pairs), np.asarray(pairs.y)

@@ -1,11 +1,11 @@
 """Make pairs from class labels.
 
-Distances are sums of squared differences, not ‖x‖² + ‖x'‖² - 2 x·x', whose rounding
-error of eps ‖x‖² would break ties at random. Distances that differ by rounding tie and
-are ordered by index. Shortlists by matrix products are ranked again by differences; a
-query for which the rounding of products could matter is searched in full. Learners use
-``from_rows``, whose pairs do not depend on the order of the rows. Queries are processed
-in blocks: memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``, without an (n, n) matrix.
+Distances are sums of squared differences. (‖x‖² + ‖x'‖² - 2 x·x' has a rounding error
+of eps ‖x‖², which would break ties at random.) Distances that differ by rounding tie
+and are ordered by index. Shortlists by matrix products are ranked again by differences.
+If rounding could matter, a query is searched in full. Learners use ``from_rows``, whose
+pairs do not depend on the order of the rows. Memory is O(n d) + O(pairs) +
+``BLOCK_ENTRIES``, without an (n, n) matrix.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,8 +71,8 @@ def nearer(
 ) -> Bool[np.ndarray, "q n"]:
     """Return which squared distances D are smaller than ``than`` by more than rounding.
 
-    Coordinates of size r have an error of about 1e-15 r. Squared distances D have an
-    error of 1e-15 r √D, which is less than 1e-10 D + 1e-20 r² (``SAME``).
+    Coordinates of size r have an error of about 1e-15 r. Squared distances D then have
+    an error below 1e-10 D + 1e-20 r² (``SAME``).
     """
     size = np.max(D, where=np.isfinite(D), initial=0.0)
     size = np.max(than, where=np.isfinite(than), initial=size)
@@ -180,8 +180,8 @@ def impostor_pairs(
     parts = _impostors(rows, codes, k, max_impostors)
     if not any(len(i) for i, _, _ in parts):
         raise ValueError(
-            f"labels must have impostors, got none: the {k} nearest points of the same "
-            "class are nearer than all points of other classes, for every point. Use "
+            f"labels: no point has impostors, because its {k} nearest points of the "
+            "same class are nearer than all points of other classes. Use "
             "nearest_pairs instead."
         )
     return _by_anchor(rows, parts)
@@ -292,9 +292,9 @@ def _listed(
 ) -> tuple[Int[np.ndarray, "q k"], Bool[np.ndarray, "q"]]:
     """Return the k nearest other rows from shortlists, and which are certain.
 
-    scikit-learn makes the shortlists from matrix products or a tree. They have the
-    order of ``smallest``. A query is certain if no row outside its shortlist can be as
-    near as the last one, given the rounding of the products.
+    Shortlists come from matrix products or a tree of scikit-learn, in the order of
+    ``smallest``. A query is certain if, given the rounding of the products, no other
+    row can be as near as the last one.
     """
     from sklearn.neighbors import NearestNeighbors  # Small data need no search.
 
@@ -343,10 +343,7 @@ def from_rows(
     codes: Int[np.ndarray, "n"],
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Pairs:
-    """Make pairs by ``make(points, classes)`` from rows in their canonical order.
-
-    ``groups``, if there are any, are passed to ``make`` by name.
-    """
+    """Make pairs by ``make(points, classes)`` from rows in their canonical order."""
     order = canonical_order(X, codes)
     more = {} if groups is None else {"groups": groups[order]}
     made = make(X[order], codes[order], **more)
@@ -369,8 +366,8 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
     rows, codes = _labeled(X, labels)
     if int(np.bincount(codes).max()) < 2:
         raise ValueError(
-            "labels must have a class with at least two points, got none. Pass class "
-            "labels, not identifiers."
+            "labels must contain a class with at least two points, got a different "
+            "label for each point. Pass class labels, not identifiers."
         )
     i, j = np.triu_indices(len(rows), 1)
     return Pairs(rows, i, j, (codes[i] == codes[j]).astype(int))

@@ -39,10 +39,7 @@ def columns_at_a_time(n: int, d: int) -> list[slice]:
 
 
 def taught_scale(X: ArrayLike, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """Return the divisor of learned linear maps, infinite for constant columns.
-
-    A constant column has no information. Only weight 0 does not depend on its unit.
-    """
+    """Return the divisor of learned linear maps, infinite for constant columns."""
     return np.where(constant_columns(np.asarray(X)), np.inf, scale)
 
 
@@ -98,7 +95,7 @@ def fit_scaler(
     empty = np.flatnonzero(np.isnan(X).all(0))
     if len(empty):
         raise ValueError(
-            "X must have at least one value in every column, got only NaN in columns "
+            "X: every column must contain a number, got only NaN in columns "
             f"{_columns(empty, names)}. Drop these columns."
         )
     check_sizes(X, names)
@@ -107,8 +104,8 @@ def fit_scaler(
     small = np.flatnonzero((span > 0) & (span < 1 / LARGEST))
     if len(small):
         raise ValueError(
-            f"X must have ranges of at least {1 / LARGEST:.3g} (squares must not "
-            f"underflow), got {span[small].tolist()} in columns "
+            f"X: the range of each column must be at least {1 / LARGEST:.3g}, because "
+            f"smaller squares underflow, got {span[small].tolist()} in columns "
             f"{_columns(small, names)}. Rescale these columns."
         )
     if not standardize:
@@ -119,9 +116,9 @@ def fit_scaler(
     constant = constant_columns(X)
     if constant.all():
         raise ValueError(
-            f"X must have at least one column that is not constant (n_samples = {n}), "
-            f"got only constant columns {_columns(np.flatnonzero(constant), names)}. "
-            "Add features that vary."
+            "X must have a column that is not constant, got only constant columns "
+            f"{_columns(np.flatnonzero(constant), names)} (n_samples = {n}). Add "
+            "features that vary."
         )
     # Dividing by the range first avoids cancellation; few columns, a copy of X.
     span = np.where(constant, 1.0, span)
@@ -170,14 +167,14 @@ def check_sizes(
     """Raise if squares of entries (or ``smallest``: of all ranges) leave float64."""
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
-            f"X must have a range of at least {1 / LARGEST:.3g} in a column (squares "
-            f"must not underflow), got a largest range of {span:.3g}. Rescale X."
+            f"X: the largest range of a column must be at least {1 / LARGEST:.3g}, "
+            f"because smaller squares underflow, got {span:.3g}. Rescale X."
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X must have values of at most {LARGEST:.3g} (squares must not overflow), "
-            f"got {size[large].tolist()} in columns {_columns(large, names)}. Rescale "
-            "these columns."
+            f"X: values must be at most {LARGEST:.3g}, because larger squares "
+            f"overflow, got {size[large].tolist()} in columns "
+            f"{_columns(large, names)}. Rescale these columns."
         )

@@ -86,13 +86,13 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
     total = table.sum(1)
     if not (total < 2**30).all():
         raise ValueError(
-            "species must have a sum of at most 2³⁰ at each site, got "
-            f"{total.max():.3g}. Use presences (0 or 1) instead of counts."
+            f"species: the sum at a site must be at most 2³⁰, got {total.max():.3g}. "
+            "Use presences (0 or 1) instead of counts."
         )
     empty = np.flatnonzero(total == 0)
     if len(empty):
         raise ValueError(
-            "species must have at least one species at every site, got none at site "
+            "species: every site must have at least one species, got none at site "
             f"{', '.join(repr(labels[k]) for k in empty[:5])}. Remove these sites"
         )
     i, j = np.triu_indices(n, 1)

@@ -1,9 +1,8 @@
 """Make triplets from arrays, or from class labels.
 
 Triplets from labels compare each anchor's nearest points of the same class with its
-nearest points of other classes (Weinberger and Saul, "Distance Metric Learning for
-Large Margin Nearest Neighbor Classification", JMLR 2009). Such triplets share points:
-they are not independent observations.
+nearest points of other classes (Weinberger and Saul, JMLR 2009). They share points, and
+are not independent observations.
 """
 
 from collections.abc import Sequence
@@ -66,8 +65,8 @@ def numbered(
     unknown = [name for name in found.tolist() if name not in number]
     if unknown:
         raise ValueError(
-            f"triplets must name objects of the fit, got {unknown[0]!r}. Add it to the "
-            "training triplets."
+            f"triplets must contain only objects of the fit, got {unknown[0]!r}. Add "
+            "this object to the training triplets."
         )
     order = np.array([number[name] for name in found])
     return order[codes], tuple(map(str, number))
@@ -160,8 +159,8 @@ def triplets_from_arrays(
     rows, index = _rows(triplets, X)
     if kind is OddOneOut and index.shape[1] != 3:
         raise ValueError(
-            "triplets must have three objects for odd-one-out responses, got four. "
-            "Pass the odd one last."
+            "triplets must have shape (N, 3) for odd-one-out responses, got (N, 4). "
+            "Pass three objects, with the odd one last."
         )
     _check_different(index)
     n = len(index)

@@ -51,8 +51,8 @@ def leave_out(
         return labels, *others
     if not labeled.any():
         raise ValueError(
-            f"{name} must have labels, got only {unlabeled!r} (the label of unlabeled "
-            "rows)"
+            f"{name} must contain class labels, got only {unlabeled!r} (the label of "
+            "unlabeled rows)"
         )
     for other in others:
         if other is not None and len(other) != len(labeled):

@@ -19,8 +19,8 @@ def doubtful_columns(
     notes: list[str] = []
     if counters := [name for name, column in columns if is_counter(column, n)]:
         notes.append(
-            f"{_few(counters)}: consecutive whole numbers, like row numbers. They are "
-            "used as a feature. If they are identifiers, use "
+            f"{_few(counters)}: the values are consecutive whole numbers, like row "
+            "numbers, and are used as a feature. If they are identifiers, use "
             f"{_options('--drop', counters)}"
         )
     coded = {
@@ -31,9 +31,9 @@ def doubtful_columns(
     if coded:
         codes = list(dict.fromkeys(coded.values()))
         notes.append(
-            f"{_few(list(coded))}: {', '.join(codes)} is repeated, far from the other "
-            "values. It is used as a number. If it means a missing value, use "
-            f"{_options('--na', codes)} (text files), or replace it by NaN"
+            f"{_few(list(coded))}: {', '.join(codes)} occurs often and is far from "
+            "the other values. It is used as a number. If it means a missing value, "
+            f"use {_options('--na', codes)} (text files), or replace it by NaN"
         )
     return notes
 

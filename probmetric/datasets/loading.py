@@ -158,14 +158,14 @@ def _from_file(
         kind = distinct.dtype.kind
         if kind not in "biuf" or (kind == "f" and np.any(distinct % 1)):
             raise ValueError(
-                f"data must have whole numbers as labels, because {path.name} has "
-                f"target_names, got {distinct.dtype}"
+                "data: labels must be whole numbers if the file contains "
+                f"target_names, got {distinct.dtype} in {path.name}"
             )
         present = [int(value) for value in distinct]
         if present[0] < 0 or present[-1] >= len(names):
             raise ValueError(
-                f"data must have labels 0 to {len(names) - 1}, positions in "
-                f"target_names of {path.name}, got {present[0]} to {present[-1]}"
+                f"data: labels must be 0 to {len(names) - 1}, the positions in "
+                f"target_names, got {present[0]} to {present[-1]} in {path.name}"
             )
         classes = tuple(names[value] for value in present)
     members = None

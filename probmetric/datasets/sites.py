@@ -92,8 +92,8 @@ def load_sites(
     X = pd.DataFrame({name: _covariate(X[name], how) for name in X}, index=X.index)
     community = _wide(community, id, how)
     for first, second, words in (
-        (X, community, "species must have rows of every site of sites"),
-        (community, X, "sites must have a row for every site of species"),
+        (X, community, "species must contain every site of sites"),
+        (community, X, "sites must contain every site of species"),
     ):
         lacking = [label for label in first.index if label not in second.index]
         if lacking:
@@ -135,7 +135,8 @@ def _labels(values: pd.Series, id: str, what: str) -> pd.Series:
     if values.isna().any():
         row = int(np.argmax(values.isna()))
         raise ValueError(
-            f"{what} must have a name in column {id!r}, got none in row {row}"
+            f"{what}: column {id!r} must have a name in every row, got none in row "
+            f"{row}"
         )
     whole = values.dtype.kind == "f" and (values % 1 == 0).all()
     return (values.astype(int) if whole else values).astype(str).str.strip()
@@ -145,7 +146,7 @@ def _check_once(labels: pd.Series, what: str, how: str) -> None:
     twice = list(labels[labels.duplicated()])
     if twice:
         raise ValueError(
-            f"{what} must have each site once, got {twice[0]!r} more than once {how}"
+            f"{what} must contain each site once, got {twice[0]!r} more than once {how}"
         )
 
 
@@ -160,9 +161,9 @@ def _covariate(values: pd.Series, how: Reading) -> pd.Series:
     if numbers.notna().any() or len(words) > len(values) / 2:
         kind = "beside numbers" if numbers.notna().any() else "different at most sites"
         raise ValueError(
-            f"sites must have numbers or a factor in {values.name!r}, got "
-            f"{words[0]!r}, {kind}. Correct the file, or omit the column with --drop "
-            f"{values.name!r}"
+            f"sites: columns must be numeric or categorical, got {words[0]!r} in "
+            f"column {values.name!r}, {kind}. Correct the file, or omit the column "
+            f"with --drop {values.name!r}"
         )
     return values
 

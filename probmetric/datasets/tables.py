@@ -91,7 +91,7 @@ class TextFile(NamedTuple):
             ) from error
         except pd.errors.EmptyDataError as error:
             raise ValueError(
-                f"data must have a line of names and at least one row in {path!r}, got "
+                f"data must have a header line and at least one row in {path!r}, got "
                 "an empty file"
             ) from error
         except UNREADABLE as error:
@@ -134,8 +134,8 @@ class TextFile(NamedTuple):
     def labels(self, values: pd.Series, place: int) -> np.ndarray:
         """Return a column of labels, as text if numbers would merge or rename some.
 
-        Numbers merge if one is spelled in two ways (1 and 1.0). They are renamed if a
-        spelling begins with 0 (01).
+        Numbers merge if one is written in two ways (1 and 1.0). They are renamed if one
+        begins with 0 (01).
         """
         if not pd.api.types.is_numeric_dtype(values):
             return values.to_numpy()
@@ -152,24 +152,24 @@ def _unsplit_row(path: str, message: str) -> str:
     if match := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", message):
         columns, line, number = match.groups()  # pandas counts quoted lines once.
         return (
-            f"data must have {columns} column{'s' * (columns != '1')} in every row of "
-            f"{path!r}, as in its first, got {number} in line {line}. Put text that "
-            'contains the separator in quotes ("a, b")'
+            f"data: every row of {path!r} must have {columns} "
+            f"column{'s' * (columns != '1')}, as the first row, got {number} in line "
+            f'{line}. Put text that contains the separator in quotes ("a, b")'
         )
     if match := re.search(r"EOF inside string starting at row (\d+)", message):
         return (
-            f"data must have closed quotes in {path!r}, got an open quote in "
-            f"line {int(match[1]) + 1}"
+            "data must have a closing quote for each opening quote, got an unclosed "
+            f"quote in line {int(match[1]) + 1} of {path!r}"
         )
     return ""
 
 
 def _are_names(head: pd.Series, last_is_number: bool, last: pd.Series) -> bool:
-    """Return whether a first line, numbers except for its last, names the columns.
+    """Return whether a first line of numbers (except the last entry) names the columns.
 
     It does if its last entry is a word above numbers. It also does if the entries are
-    0, 1, ... as pandas writes and the last is the next number or a word that does not
-    occur in its column.
+    0, 1, ... as pandas writes, and the last is the next number or does not occur in its
+    column.
     """
     values = pd.Series(pd.to_numeric(last, errors="coerce"))
     if not last_is_number and len(last) and bool(values.notna().all()):
@@ -265,17 +265,18 @@ def chosen(names: Sequence[str], reading: Reading, source: str) -> list[int]:
         places = [k for name in reading.features for k in places if names[k] == name]
     if twice := repeated([names[k] for k in places]):
         raise ValueError(
-            f"data must have each column once, got {', '.join(map(repr, twice))} more "
-            f"than once in {source}. Rename them, or omit them: drop={twice} "
-            f"({_options('--drop', twice)})"
+            f"data: column names of {source} must be unique, got "
+            f"{', '.join(map(repr, twice))} more than once. Rename these columns, or "
+            f"omit them: drop={twice} ({_options('--drop', twice)})"
         )
     for k in places:
         name = names[k]
         if UNNAMED.fullmatch(name):
             raise ValueError(
-                f"data must have a name for every column of {source}, got none for "
-                f"column {k + 1}, such as pandas' index (df.to_csv(..., index=False) "
-                f"writes none). Omit it: drop=[{name!r}] (--drop {name!r})"
+                f"data: every column of {source} must have a name, got none for "
+                f"column {k + 1}. It may be pandas' index, which df.to_csv(..., "
+                f"index=False) does not write. Omit it: drop=[{name!r}] (--drop "
+                f"{name!r})"
             )
     return places
 
@@ -340,7 +341,8 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
         )
     if (times := columns.count(name)) > 1:
         raise ValueError(
-            f"{argument} must be one column {name!r} of {source}, got {times}"
+            f"{argument} must be the name of one column of {source}, got {name!r}, "
+            f"which occurs {times}"
         )
     return columns.index(name)
 
@@ -372,11 +374,7 @@ def _is_factor(column: pd.Series, reading: Reading) -> bool:
 def _features(
     frame: pd.DataFrame, source: str, reading: Reading, label: str | None, *, text: bool
 ) -> np.ndarray:
-    """Return the columns as float64 (n, d), or raise for one that is not numeric.
-
-    ``label`` is the last column, if it is the label by default. Remedies are options of
-    text files only if the file is ``text``.
-    """
+    """Return the columns as float64 (n, d), or raise for one that is not numeric."""
     X, words = np.empty(frame.shape), list[int]()
     for k in range(frame.shape[1]):  # No second copy of all columns.
         column = frame.iloc[:, k]
@@ -405,8 +403,8 @@ def _features(
                 f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}"
             )
     raise ValueError(
-        f"data must have numbers in every feature column of {source}, got text or "
-        f"dates in {', '.join(map(repr, names))} ({first}). {todo}"
+        f"data: feature columns of {source} must be numeric, got text or dates in "
+        f"{', '.join(map(repr, names))} ({first}). {todo}"
     )
 
 
@@ -477,8 +475,9 @@ def split_label(
     no_features = {name for name in (label, groups) if name is not None}
     if frame.shape[0] == 0 or not set(rest) - no_features:
         raise ValueError(
-            f"data must have rows of at least one feature{' and a label' * labeled} in"
-            f" {source}, got a table of shape {frame.shape}"
+            "data must contain at least one row and one "
+            f"feature{' and a label' * labeled} in {source}, got a table of shape "
+            f"{frame.shape}"
         )
 
     def column(argument: str, name: str | None) -> np.ndarray | None:
@@ -518,35 +517,32 @@ def split_arrays(
     missing = [name for name in wanted if name not in archive]
     if missing:
         raise ValueError(
-            f"data must have arrays {' and '.join(wanted)} in {source}, got "
+            f"data must contain the arrays {' and '.join(wanted)} in {source}, got "
             f"{sorted(archive)} without {', '.join(missing)}"
         )
     names_too = [n for n in ("feature_names", "target_names") if n in archive]
     arrays: dict[str, np.ndarray] = archive.read([*wanted, *names_too])
     X = arrays["X"]
     if X.dtype.kind not in "biuf":
-        raise ValueError(
-            f"data must have an array X of numbers in {source}, got {X.dtype}"
-        )
+        raise ValueError(f"data: X must be numeric in {source}, got {X.dtype}")
     shapes = [arrays[name].shape for name in wanted]
     if X.ndim != 2 or 0 in X.shape or any(s != X.shape[:1] for s in shapes[1:]):
         raise ValueError(
-            f"data must have X of shape (n, d) and {', '.join(wanted[1:]) or 'y'} of "
-            f"shape (n,), n and d at least 1, in {source}, got "
-            f"{' and '.join(map(str, shapes))}"
+            f"data: X must have shape (n, d) and {', '.join(wanted[1:]) or 'y'} shape "
+            f"(n,) with n, d ≥ 1 in {source}, got {' and '.join(map(str, shapes))}"
         )
     for name in names_too:
         if arrays[name].ndim != 1 or arrays[name].dtype.kind not in "biufUS":
             raise ValueError(
-                f"data must have {name} of shape (n,), text or numbers, in {source}, "
-                f"got {arrays[name].dtype} of shape {arrays[name].shape}"
+                f"data: {name} must be text or numbers of shape (n,) in {source}, got "
+                f"{arrays[name].dtype} of shape {arrays[name].shape}"
             )
     words = {name: tuple(map(str, arrays[name])) for name in names_too}
     d = X.shape[1]
     names = words.get("feature_names", tuple(f"x{k}" for k in range(d)))
     if len(names) != d:
         raise ValueError(
-            f"data must have {d} feature_names in {source}, got {len(names)}"
+            f"data: feature_names must have {d} entries in {source}, got {len(names)}"
         )
     places = chosen(names, reading, source)
     return Table(

@@ -146,11 +146,7 @@ def class_hessians(
 def mapped(
     xp: ModuleType, classes: ClassDensities, frame: Array, centre: Array
 ) -> ClassDensities:
-    """Transform the densities to coordinates z = F(x - centre), F invertible.
-
-    The Cholesky factor of F S Fᵀ comes from a QR decomposition of (F L)ᵀ. Log densities
-    change by the constant -log |det F|. ``xp`` is NumPy or ``jax.numpy``.
-    """
+    """Transform the densities to coordinates z = F(x - centre), F invertible."""
     upper = xp.linalg.qr(xp.swapaxes(frame @ classes.factor, -1, -2), mode="r")
     sign = xp.sign(xp.diagonal(upper, axis1=-2, axis2=-1))
     lower = xp.swapaxes(upper * sign[..., None], -1, -2)

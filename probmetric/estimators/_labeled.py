@@ -112,7 +112,7 @@ def stood_for(
         keys, places = np.unique(entries, return_inverse=True)
     except TypeError as error:
         raise ValueError(
-            f"{name} must have entries of one type if preprocessor is set, got {error}"
+            f"{name}: entries must have one type if preprocessor is set, got {error}"
         ) from error
     rows = points(preprocessor(keys), "preprocessor")
     if len(rows) != len(keys):
@@ -186,8 +186,8 @@ def _classes(
     single = np.flatnonzero(np.bincount(codes) < smallest)
     if len(single) == len(labels):
         raise ValueError(
-            "y must have a class with at least 2 rows, got a different label in each "
-            f"of {len(labels)} rows. Pass class labels, not identifiers or "
+            "y must contain a class with at least 2 rows, got a different label in "
+            f"each of {len(labels)} rows. Pass class labels, not identifiers or "
             "measurements."
         )
     warn_of_alone(classes[single], "y")
@@ -200,7 +200,7 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
         warnings.warn(
-            f"{name}: class {first}{more} has only one row. The fit cannot use pairs "
+            f"{name}: class {first}{more} has only one row, so there are no pairs "
             "within this class. Add rows of the class, or remove it.",
             stacklevel=6,
         )
@@ -217,11 +217,12 @@ def _point_weights(
         raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}")
     positive = weights[weights != 0]
     if not len(positive):
-        raise ValueError("sample_weight must have a weight above zero, got none")
+        raise ValueError("sample_weight must contain a weight above zero, got none")
     if not np.all((positive > 1e-100) & (positive < 1e100)):
         raise ValueError(
-            "sample_weight must be 0, or between 1e-100 and 1e100 (products of "
-            f"weights must not overflow), got {weights.min():.3g}..{weights.max():.3g}"
+            "sample_weight must be 0, or between 1e-100 and 1e100, got "
+            f"{weights.min():.3g} to {weights.max():.3g}. Rescale the weights "
+            "(products of weights must not overflow)"
         )
     return positive, weights > 0
 
@@ -256,10 +257,7 @@ def forget(estimator: object, *names: str) -> None:
 
 
 def remember_rows(estimator: object, data: Labeled | None) -> None:
-    """Store the training rows for P(same), in input units, instead of earlier rows.
-
-    No copy is made. None is a fit to pairs, triplets or data on disk.
-    """
+    """Store the training rows for P(same), in input units, or None (without a copy)."""
     forget(estimator, "_classifiers", "_new_classes")
     vars(estimator)["_training"] = data
 
@@ -300,10 +298,7 @@ def labeled_data(
 
 
 def remember_preprocessor(estimator: object) -> list[list[int]]:
-    """Store the factors of a preprocessor that is a data frame; return their columns.
-
-    Forgets names and factors of an earlier fit.
-    """
+    """Store the factors of a preprocessor (a data frame), and return their columns."""
     forget(estimator, "classes_", "feature_names_in_", "_columns", "factors_")
     made = with_factors(estimator, _preprocessor(estimator), reset=True)
     if vars(estimator)["factors_"]:

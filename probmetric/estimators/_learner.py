@@ -213,8 +213,8 @@ class Learner[M](BaseEstimator):
 def no_rows(what: str) -> ValueError:
     """Return the error for methods that need the rows of a fit to data on disk."""
     return ValueError(
-        f"{what} requires the training rows, which a fit to data on disk does not "
-        "store. Fit to arrays instead"
+        f"{what} requires the training rows. A fit to data on disk does not store "
+        "them. Fit to arrays instead"
     )
 
 

@@ -122,7 +122,7 @@ def _has_threshold(estimator: object) -> bool:
         return True
     pairs = "fit to pairs (fit_pairs), or " if fits_pairs else ""
     raise AttributeError(
-        f"classifying pairs requires a threshold on their distance: {pairs}call "
+        f"To classify pairs, a threshold on their distance is required: {pairs}call "
         "calibrate_threshold or set_threshold. To evaluate a fit to class labels use "
         "KNeighborsClassifier(metric=...)"
     )

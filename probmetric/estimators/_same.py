@@ -99,8 +99,8 @@ class SameProbability:
         a, b = pair_ends(self, pairs, self.n_features_in_)
         if (prior_odds is not None) != new_classes:
             raise ValueError(
-                "prior_odds must be the odds of same among the pairs (such as 1/9) if "
-                f"new_classes=True, otherwise None, got {prior_odds}"
+                "prior_odds must be the odds of same among your pairs if "
+                f"new_classes=True (such as 1/9), and None otherwise, got {prior_odds}"
             )
         given = labels is not None
         if given and (new_classes or not hasattr(self, "classes_")):
@@ -124,9 +124,9 @@ class SameProbability:
         training: Labeled | None = getattr(self, "_training", None)
         if training is None:
             raise ValueError(
-                "same_probability requires a fit to labels in memory, got a fit that "
-                "stores no rows. For data on disk use KNeighborsClassifier("
-                "model.get_metric(), votes='count').fit(...)"
+                "same_probability requires the training rows, which this fit does "
+                "not store. For data on disk use "
+                "KNeighborsClassifier(model.get_metric(), votes='count').fit(...)"
             )
         return np.asarray(training.X), np.asarray(training.y)
 
@@ -171,22 +171,20 @@ class SameProbability:
 
 
 def link_of_new_classes(estimator: Any, data: Labeled) -> LogLogisticLink:
-    """Fit Eq. (1) to the pairs of classes that refits have not seen.
-
-    Pairs of rows of one group are left out.
-    """
+    """Fit Eq. (1) to pairs of left-out classes, without pairs within a group."""
     if not hasattr(estimator, "pair_distance"):
         raise ValueError(
-            "new_classes must be False for learners without a distance of pairs, got "
-            f"True for {type(estimator).__name__}"
+            f"new_classes must be False for {type(estimator).__name__}, which has no "
+            "distance of pairs, got True"
         )
     X, codes, w, groups = arrays_of(data)
     sizes = np.bincount(codes)
     large = np.flatnonzero(sizes > 1)
     if len(large) < FEWEST:
         raise ValueError(
-            f"new_classes=True requires at least {FEWEST} classes of two rows or more "
-            f"in fit, got {len(large)}. Use new_classes=False, or fit to more classes"
+            f"new_classes=True requires a fit with at least {FEWEST} classes of two "
+            f"or more rows, got {len(large)} such classes. Use new_classes=False, or "
+            "fit to more classes"
         )
     n_folds = min(N_FOLDS, len(large) // 2)
     fold = np.full(len(sizes), -1)

@@ -76,11 +76,7 @@ def _without_class(base: type) -> None:
 
 
 def check_settings(estimator: object) -> None:
-    """Raise for settings that the annotations of the estimator do not allow.
-
-    Checks choices, numbers, and None. A value of a class that an annotation names
-    passes. Arrays and sequences are checked where they are used.
-    """
+    """Raise for choices, numbers and None that the annotations do not allow."""
     for name, hint in type(estimator).__init__.__annotations__.items():
         if name != "return":
             _check(name, getattr(estimator, name), hint)

@@ -73,8 +73,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         of rows. Default: the number of classes minus 1, but at least 2 and at most d;
         the metric is then mixed with the Euclidean metric and has full rank.
     n_gaussians : int or sequence of int, default=3
-        Number of mixture components of every class, or a number for each class. It is
-        reduced for classes with fewer distinct projected points.
+        Number of mixture components of every class, or a number for each class. Classes
+        with fewer distinct projected points have fewer components.
     covariance : {"class", "component"}, default="class"
         Whether the components of a class share one covariance, or each component has a
         covariance.
@@ -85,15 +85,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         (``inference.dca_gm.choice``), and requires no fit. 0, the default before 0.2,
         turns these priors off. s is used in four places:
 
-        - The starting value of A has LDA and RCA directions as rows. Their covariance
-          within classes is shrunk toward the diagonal matrix of feature variances,
-          which counts as s points.
+        - The rows of the starting value of A are directions of LDA and RCA. They are
+          computed from the covariance within classes, which is shrunk toward the
+          diagonal matrix of feature variances with the weight of s points.
         - The prior mean of A is the starting value. The precision of this prior is
           multiplied by 10 (1 + s/n), with s/n at most 100.
         - In the metric, the Euclidean distance of standardized features has weight s/(n
-          + s). With ∞ the metric is this distance. This mixing is not used if
-          ``n_components`` is set or the metric is "subspace". With ∞ the covariance of
-          the starting value is then diagonal.
+          + s). With ∞ the metric is this distance. If ``n_components`` is set or the
+          metric is "subspace", nothing is mixed in, and ∞ makes the covariance of the
+          starting value diagonal.
         - With "lbfgs" and any s > 0, the prior of the mixtures counts as 22 points.
     regularization : float > 0, default=1.0
         Strength λ of the prior of A around its starting value. An entry of A has prior
@@ -345,15 +345,17 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         check_choice("mixtures", mixtures, ("sampled", "fixed"))
         if (log_likelihood or predictive or prior_draws) and queries is not None:
             raise ValueError(
-                "queries must be None with log_likelihood, predictive or prior_draws "
-                f"(they use the training points), got shape {np.shape(queries)}"
+                "queries must be None if log_likelihood, predictive or prior_draws "
+                f"is set, got shape {np.shape(queries)}. These three options use the "
+                "training points"
             )
         if prior_draws is not None:
             prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
             if mixtures == "fixed":
                 raise ValueError(
-                    "prior_draws must be None with mixtures='fixed' (they have no "
-                    f"prior), got {prior_draws}"
+                    "prior_draws must be None if mixtures='fixed', got "
+                    f"{prior_draws}. Fixed mixtures have no prior. Use "
+                    "mixtures='sampled'"
                 )
         real = np.asarray(self._data.w) > 0
         rows = self._data.X[real] if queries is None else self._standardized(queries)

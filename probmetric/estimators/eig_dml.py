@@ -37,12 +37,11 @@ def apart(pairs: Pairs) -> Pairs:
 class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimization (Ying and Li).
 
-    The points of a close pair have the same class, the points of a far pair different
-    classes. The learner maximizes the distance of the *nearest* far pair. The
-    constraint is that the squared distances of all close pairs sum to κ. The optimum is
-    global. ``dual_`` certifies it, because no metric that satisfies the constraint has
-    a nearest far pair with a squared distance above ``dual_``. The optimum is then
-    mixed with the Euclidean metric, according to ``prior_strength``.
+    A close pair has two points of the same class, and a far pair two points of
+    different classes. The learner maximizes the distance of the *nearest* far pair,
+    under the constraint that the squared distances of all close pairs sum to κ. The
+    optimum is global, up to ``gap_``. It is then mixed with the Euclidean metric,
+    according to ``prior_strength``.
 
     Parameters
     ----------
@@ -59,9 +58,9 @@ class EigDML(PairLearner):
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the Euclidean metric, as a number of points. With n points, the
         learned metric is the optimum with weight n/(n + s), plus the Euclidean metric
-        of standardized features with weight s/(n + s), scaled to the same trace. With s
-        = 0 it is the optimum, and with ∞ the Euclidean metric. "cv" tries 1, 4, 16, 64,
-        256 and ∞. It computes the log loss of ``KNeighborsClassifier`` in five folds
+        of standardized features with weight s/(n + s). Both have the same trace. s = 0
+        is the optimum, and ∞ the Euclidean metric. "cv" tries 1, 4, 16, 64, 256 and ∞.
+        It computes the log loss of ``KNeighborsClassifier`` in five folds
         (``neighbors.strength``). It chooses the largest s that is at most two standard
         errors worse than the best. This takes five to fifteen short fits with "pdhg".
         In ``fit_pairs``, s counts pairs, and "cv" means 0.
@@ -85,23 +84,20 @@ class EigDML(PairLearner):
         Value of s. ∞ if "cv" chose the Euclidean metric.
     primal_, dual_, gap_ : float
         ``primal_`` is the squared distance of the nearest far pair at the optimum,
-        before mixing. ``dual_`` is an upper bound on it, valid for all metrics that
-        satisfy the constraint. ``gap_`` is ``dual_ - primal_``.
+        before mixing. ``dual_`` is an upper bound on this distance for every metric
+        that satisfies the constraint. ``gap_`` is ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
         Dual weights of the n_F far pairs, which sum to one. Only pairs whose weight is
         positive determine the optimum. Far pairs that ``fit`` left out have no weight.
     n_iter_ : int
-    classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_
-        See ``calibrate_threshold``.
-    mean_, scale_, n_features_in_, feature_names_in_
-        As in scikit-learn.
+    classes_, threshold_, pair_classes_, mean_, scale_
+        As in ``LCA``.
+    n_features_in_, feature_names_in_
 
     Notes
     -----
-    If the two points of a far pair are equal, the objective is 0 for every metric.
-    ``fit`` warns about such pairs and leaves them out. ``fit_pairs`` raises an error.
+    A far pair with two equal points makes the objective 0 for every metric. ``fit``
+    warns about such pairs and leaves them out. ``fit_pairs`` raises an error.
 
     The optimum depends only on the nearest far pairs. With few labels, nearest-neighbor
     classification was less accurate under the optimum than under the Euclidean
@@ -147,9 +143,9 @@ class EigDML(PairLearner):
             )
         if np.all(np.asarray(pairs.y) == 1):
             raise ValueError(
-                "X must have a pair of unequal points of different classes, got no "
-                f"such pair among the {len(made.i)} pairs that fit made. Increase "
-                "n_impostors, or add features."
+                "X: at least one pair must have different points of different "
+                f"classes, got none among the {len(made.i)} pairs that fit made. "
+                "Increase n_impostors, or add features."
             )
         if isinstance(self.prior_strength, str):
             strength = eig_dml.choose_strength(

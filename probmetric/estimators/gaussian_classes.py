@@ -100,8 +100,8 @@ def check_varied(prior: NIWPrior, n: int) -> None:
     """Raise if the points do not vary within the classes."""
     if np.isnan(prior.kappa):
         raise ValueError(
-            f"X must vary within the classes (n_samples = {n}), got only classes of "
-            "one row or of equal rows. Add rows."
+            "X must vary within classes, got only classes with one row or with equal "
+            f"rows (n_samples = {n}). Add rows."
         )
 
 
@@ -133,18 +133,14 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
     def _fit_classes(
         self, X: ArrayLike, y: ArrayLike, seed: int, w: ArrayLike | None = None
     ) -> ClassFit:
-        """Scale the points, choose the prior, and compute the posterior.
-
-        With missing entries the posterior is a mean over completions, drawn with
-        ``seed``.
-        """
+        """Scale the points, choose the prior, and compute the posterior."""
         finite: Finite = "allow-nan" if self.missing == "integrate" else True
         y, X, w = leave_out(self.unlabeled, y, X, w)
         checked = check_labeled(self, X, y, finite=finite, smallest=1)
         points, classes, codes, weights = weighted_rows(*checked, w, smallest=1)
         if weights is not None and np.isnan(points).any():
             raise ValueError(
-                "sample_weight must be None with missing entries, got weights. "
+                "sample_weight must be None if X has missing entries, got weights. "
                 "Impute the entries, or omit sample_weight"
             )
         Z, scaler = standardize_features(
@@ -214,10 +210,10 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
             return
         if strengths.excess == EXCESS[0]:
             raise ValueError(
-                "purpose must be 'prediction' for this fit, got 'intervals'. The "
-                "chosen prior fixes the covariances (prior_.nu = "
-                f"{float(self._found.prior.nu):.0f}), so intervals would be too "
-                "narrow. Fit with prior='evidence'."
+                "purpose must be 'prediction' for this fit, got 'intervals'. "
+                "Intervals would be too narrow, because the chosen prior fixes the "
+                f"covariances (prior_.nu = {float(self._found.prior.nu):.0f}). Fit "
+                "with prior='evidence'."
             )
 
     def _independent(self) -> bool:
@@ -262,8 +258,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         fixes the covariance; draws then vary too little for intervals. "evidence", the
         default before 0.2, maximizes the marginal likelihood among 216 priors, which
         are computed from the pooled covariance of the same points. It is overconfident
-        if a class has no more points than features. With missing entries "evidence" is
-        always used.
+        if a class has fewer points than features, or equally many. With missing entries
+        "evidence" is always used.
     covariance : {"full", "tied", "diagonal"}, default "full"
         "full": one covariance for each class. "tied": one covariance for all classes.
         "diagonal": independent features.
@@ -330,9 +326,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         ----------
         X : array-like of shape (n, d), or Source
             Points, or labeled data on disk (``pm.open``) with y None. A class may have
-            fewer points than features, even one. For data on disk, ``prior="cv"`` uses
-            a random sample of about 50,000 rows, which is the same in every fit. All
-            other computations use all rows.
+            fewer points than features, even only one point. For data on disk,
+            ``prior="cv"`` uses a random sample of about 50,000 rows, which is the same
+            in every fit. All other computations use all rows.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -399,7 +395,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
 
         Each metric is computed as in ``GLML(rule="min_norm", gamma=0)``. Labeled points
         are assumed to be independent draws from the model. Intervals contain the true
-        distance less often than stated, above all with few points. See Benchmarks:
+        distance less often than stated, especially with few points. See Benchmarks:
         local_intervals.
 
         Parameters

@@ -57,8 +57,9 @@ def _whole_rows(fitted: ClassFit) -> Bool[np.ndarray, "n"]:
     members = np.bincount(fitted.codes[whole], minlength=len(fitted.classes))
     if (members == 0).any():
         raise ValueError(
-            "X must have at least one row without NaN in every class (only these rows "
-            f"can be neighbors), got none in {fitted.classes[members == 0].tolist()}"
+            "X: every class must have a row without NaN, got none in "
+            f"{fitted.classes[members == 0].tolist()}. Only rows without NaN can be "
+            "neighbors"
         )
     return whole
 
@@ -68,7 +69,7 @@ class GLML(SameProbability, GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
     The density of each class is a Gaussian. Class probabilities of the neighbors differ
-    from the probabilities at the query, which biases votes. At every query the metric
+    from the probabilities at the query, which biases votes. The metric at a query
     weights directions such that this bias is zero to second order in the distance.
     Votes are averaged over posterior draws of the Gaussians.
 
@@ -89,8 +90,8 @@ class GLML(SameProbability, GaussianLearner):
         Weight γ of the pooled metric, the Mahalanobis metric of the covariance within
         classes. ∞ uses only the pooled metric. "cv" tries the Euclidean metric of
         scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It computes the log loss
-        of ``KNeighborsClassifier`` in folds, with about 15 fits (5 if there are 300
-        points or more), from rows without missing entries. It chooses the first setting
+        of ``KNeighborsClassifier`` in folds, from rows without missing entries. This
+        takes about 15 fits, or 5 with 300 or more points. It chooses the first setting
         that is at most two standard errors worse than the best.
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "posterior" integrates parameters out. "mle" uses the
@@ -140,10 +141,10 @@ class GLML(SameProbability, GaussianLearner):
     covariance (class, feature, feature_bis). It is not available for
     ``densities="mle"``. By default ``posterior_metric`` uses the draws of the fit. It
     assumes that labeled points are independent draws from the model. Its intervals may
-    contain the true distance less often than stated, for two reasons. Noise in the
-    estimated curvature of the class densities lengthens local distances. The prior is
-    chosen with the same points. See Benchmarks: local_intervals. If ``gamma_`` is
-    infinite, all draws have the same metric, and intervals are not available.
+    contain the true distance less often than stated: the estimated curvature of the
+    class densities is noisy, which lengthens local distances, and the prior is chosen
+    with the same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite,
+    all draws have the same metric, and intervals are not available.
 
     References
     ----------
@@ -203,7 +204,7 @@ class GLML(SameProbability, GaussianLearner):
     def _check_options(self) -> None:
         if self.densities == "mle" and self.n_draws:
             raise ValueError(
-                "n_draws must be 0 with densities='mle' (without draws), got "
+                "n_draws must be 0 if densities='mle', which has no draws, got "
                 f"{self.n_draws}. Set n_draws=0."
             )
 
@@ -222,7 +223,7 @@ class GLML(SameProbability, GaussianLearner):
         params = plug_in(fitted.stats, shrinkage=float(self.shrinkage))
         if not np.isfinite(params.chol).all():
             raise ValueError(
-                "shrinkage must be above 0 for classes of at most d = "
+                "shrinkage must be above 0 if a class has at most d = "
                 f"{fitted.points.shape[1]} points, got {self.shrinkage}"
             )
         return to_numpy(to_metric(params, rule=self.rule)), []
@@ -333,13 +334,13 @@ class GLML(SameProbability, GaussianLearner):
             )
         if np.isinf(self.gamma_):
             raise ValueError(
-                "gamma must be finite for local_metric_summary, got infinity. With "
-                "infinity all draws have the same metric. Fit with gamma=1."
+                "gamma must be finite for local_metric_summary, got infinity, for "
+                "which all draws have the same metric. Fit with gamma=1."
             )
         if self.rule in ("zero_bias", "fisher") and self.gamma_ == 0:
             raise ValueError(
-                "gamma must be above 0 for local_metric_summary, got 0. With 0 the "
-                "matrices may be singular, and have no logarithm. Fit with gamma=1."
+                "gamma must be above 0 for local_metric_summary, got 0, for which "
+                "matrices may be singular. Fit with gamma=1."
             )
         F = self.metric_.frame
         varied = np.flatnonzero(F.any(0))
@@ -355,7 +356,8 @@ class GLML(SameProbability, GaussianLearner):
     def _sample(self, method: str, run: Run) -> xr.DataTree:
         if self.densities == "mle":
             raise ValueError(
-                "densities must be 'posterior' for sample, got 'mle' (without draws)."
+                "densities must be 'posterior' for sample, got 'mle', which has no "
+                "draws. Fit with densities='posterior'."
             )
         return self._drawn(method, run, base=self.metric_)
 
@@ -392,7 +394,10 @@ class GLML(SameProbability, GaussianLearner):
                 purpose, draws, method, n_draws, seed, progress
             )
         if not self.draws_:
-            raise ValueError("n_draws must be at least 1 for posterior_metric, got 0")
+            raise ValueError(
+                "n_draws must be at least 1 for posterior_metric, got 0. Fit with "
+                "n_draws=24."
+            )
         return PosteriorMetric(
             self.draws_, purpose, pairs_independent=True, source="exact"
         )

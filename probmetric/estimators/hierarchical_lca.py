@@ -46,19 +46,20 @@ Spread = Annotated[float, Range(0, 100)]
 class HierarchicalLCA(EffectLearner):
     """Metrics of groups (subjects, sites, batches) in a hierarchical model.
 
-    Use this class if each group may need a different metric, and groups have too few
-    pairs to learn it separately. Both points of a pair must be in the same group. Each
+    Use this class if groups may differ in their metrics, and have too few pairs to
+    learn each metric separately. Both points of a pair must be in the same group. Each
     group has an LCA model, P(same) = exp(-(b + ½ dist²)). The linear maps of the groups
     vary about a common linear map. Their standard deviation, the *spread* ω, is
-    learned. With ω = 0 all groups have the same metric; with large ω they are
-    independent. The metric of a group with fewer pairs is closer to the common metric.
+    learned. With ω = 0 all groups have the same metric. With large ω they are
+    independent. The fewer pairs a group has, the closer its metric is to the common
+    metric.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the common linear map. An entry has prior standard
-        deviation c/√λ, with c as in ``spread_``. "auto" uses 10 for labels, and the
-        choice of ``LCA().fit_pairs`` for pairs.
+        deviation c/√λ, with c as in ``spread_``. "auto" uses 10 for labels, and for
+        pairs chooses λ as ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses it as ``LCA``
         does, from points minus their group means. In ``fit_pairs``, it is a multiple of
@@ -85,39 +86,33 @@ class HierarchicalLCA(EffectLearner):
         is one group.
     intercept_ : float
         Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
-    learning_rate_ : float
-    classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_
-        See ``calibrate_threshold``.
-    fitted_ : Fitted
-        Result of the fit, with its pairs and prior, in standardized units.
-    mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn. ``n_iter_`` counts the steps at all values of ω.
+    learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
+        As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
+    n_features_in_, feature_names_in_
 
     Notes
     -----
     The estimate of ω maximizes its marginal posterior density, computed by Laplace's
-    method. (The joint mode is not used, because it is always at ω = 0.) The linear maps
-    and b then maximize the posterior density given this ω. These maxima are local.
-    Laplace's method underestimates ω if groups differ much. For coverage, and for real
-    data on which pooling did not help, see Benchmarks: hierarchical.
+    method. (The joint mode is always at ω = 0.) The linear maps and b then maximize the
+    posterior density given this ω. These maxima are local. Laplace's method
+    underestimates ω if groups differ much. See Benchmarks: hierarchical for coverage,
+    and for data on which pooling did not help.
 
     P(same) of the metrics is averaged over draws, and is not calibrated. After ``fit``
-    it applies to pairs like the training pairs: by default, a point and a near point of
-    its group.
+    it is valid only for pairs like the training pairs. By default these are pairs of
+    near points in one group.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric and the
     matrices M_group (group, feature, feature_bis) of the groups. It also draws the
     intercept b and the spread ω. ``sample`` draws near the fit, and does not explore
-    other modes of the posterior. "nuts" (default) is ``NUTS(target_accept=0.95)``. With
-    few groups that have many pairs and differ much, NUTS may warn. Use
-    ``target_accept=0.99`` then. "laplace" draws ω from its approximate posterior on a
-    grid, and the other parameters from a Gaussian approximation of their posterior
-    given ω. It does not draw rotations of the linear maps, which do not change the
-    metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts" for
-    intervals. NUTS requires two or more groups and a learned spread. Intervals require
-    independent pairs (``fit_pairs``).
+    other modes of the posterior. "nuts" (default) is ``NUTS(target_accept=0.95)``. NUTS
+    may warn if there are few groups that have many pairs and differ much. Then use
+    ``target_accept=0.99``. "laplace" draws ω from its approximate posterior on a grid,
+    and the other parameters from a Gaussian approximation of their posterior given ω.
+    It does not draw rotations of the linear maps, which do not change the metrics.
+    ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals. NUTS
+    requires two or more groups and a learned spread. Intervals require independent
+    pairs (``fit_pairs``).
 
     Examples
     --------
@@ -277,8 +272,8 @@ class HierarchicalLCA(EffectLearner):
         wanted = (len(a),) if hasattr(self, "classes_") else ()
         if labels is not None and (not wanted or np.shape(labels) != wanted):
             raise ValueError(
-                "labels must be None after fit_pairs, or one class for each pair "
-                f"after fit, got {labels!r}"
+                "labels must be None after fit_pairs, and one class per pair after "
+                f"fit, got {labels!r}"
             )
         names, codes = [None], np.zeros(len(a), int)
         if groups is not None:

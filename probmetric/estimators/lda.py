@@ -119,9 +119,9 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         if purpose == "intervals" and np.isinf(self.prior_strength_):
             raise ValueError(
                 "purpose must be 'prediction' if prior_strength_ is infinite, got "
-                "'intervals'. With this prior nothing is learned from the data, so "
-                "intervals would have no width. Fit with a number, such as "
-                "prior_strength=1, or use pm.with_intervals."
+                "'intervals'. Nothing was learned from the data, so intervals would "
+                "have no width. Fit with a number, such as prior_strength=1, or use "
+                "pm.with_intervals."
             )
 
 
@@ -141,15 +141,15 @@ class LDA(_TiedClasses):
     prior_strength : "cv" or float ≥ 0, default="cv"
         Prior sample size s. The covariance within classes, Σ_W, is shrunk toward its
         prior mean T, as if s more points with covariance T had been observed. T is the
-        identity in the units of the fit: with ``standardize``, the diagonal matrix of
-        the total variances of the features. "cv" chooses among 1, 4, 16, 64, 256 and ∞
-        by the log loss of ``KNeighborsClassifier`` in five folds
-        (``neighbors.strength``). This takes 5 to 15 times as long as one fit. 0 is
-        maximum likelihood, as in ``LinearDiscriminantAnalysis(solver="eigen")`` of
-        scikit-learn, and requires at least d + C points for C classes. With ∞ no
-        covariance is learned: distances are Euclidean in standardized units. They use
-        all directions, or only the k discriminant directions if ``n_components`` is
-        set. The discriminant directions are the first rows of the map.
+        identity in the units of the fit. With ``standardize`` it is the diagonal matrix
+        of the variances of the features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
+        the log loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``).
+        This takes 5 to 15 times as long as one fit. 0 is maximum likelihood, as in
+        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires at
+        least d + C points for C classes. With ∞ no covariance is learned, and distances
+        are Euclidean in standardized units. They use all directions, or only the k
+        discriminant directions if ``n_components`` is set. The first rows of the map
+        are the discriminant directions.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class LDA(_TiedClasses):
         return None if self._undivided() else len(self.components_)
 
     def _undivided(self) -> bool:
-        """Check if all directions are used, because the prior weighs each of them."""
+        """Check if all directions are used."""
         return self.n_components is None and bool(np.isinf(self.prior_strength_))
 
     def _choose(self, data: Labeled, target: np.ndarray) -> Chosen:
@@ -218,8 +218,8 @@ class LDA(_TiedClasses):
         n = len(data.X) if isinstance(data, Labeled) else float(np.sum(data.n))
         if between <= (n * np.finfo(float).eps) ** 2:
             raise ValueError(
-                "y must have classes with different means, got equal means. There is "
-                "no discriminant direction. Use RCA, or add features."
+                "y: class means must differ, got equal means, so there is no "
+                "discriminant direction. Use RCA, or add features."
             )
         self.eigenvalues_ = np.asarray(params.eigenvalues)
         self.explained_variance_ratio_ = self.eigenvalues_ / between

@@ -65,8 +65,8 @@ def check_dissimilarities(
     missing = int(np.sum(np.isnan(D)))
     if missing:
         raise ValueError(
-            f"D must have no missing dissimilarities, got {missing} NaN of {D.size} "
-            "entries. Impute them, for example by shortest paths "
+            f"D must not contain missing dissimilarities, got NaN in {missing} of "
+            f"{D.size} entries. Impute them, for example by shortest paths "
             "(scipy.sparse.csgraph.shortest_path)."
         )
     if not np.all(np.isfinite(D)):
@@ -78,9 +78,9 @@ def check_dissimilarities(
         )
     if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
         raise ValueError(
-            f"D must have a maximum between {1 / LIMIT:.3g} and {LIMIT:.3g} (its "
-            "fourth power must neither overflow nor underflow), got "
-            f"{D.max():.3g}. Rescale D."
+            f"D: the largest entry must be between {1 / LIMIT:.3g} and {LIMIT:.3g}, "
+            f"because other fourth powers overflow or underflow, got {D.max():.3g}. "
+            "Rescale D."
         )
     if not square:
         return D
@@ -97,7 +97,7 @@ def check_dissimilarities(
     if np.diag(D).max() > slack:
         a = int(np.argmax(np.diag(D)))
         raise ValueError(
-            f"D must have a diagonal of zeros, got D[{a}, {a}] = {D[a, a]:.6g}"
+            f"D: the diagonal must be zero, got D[{a}, {a}] = {D[a, a]:.6g}"
         )
     symmetric = (D + D.T) / 2
     np.fill_diagonal(symmetric, 0)
@@ -139,9 +139,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Smallest eigenvalue before correction. It is negative if no points have exactly
         these distances.
     negative_share_ : float
-        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction, a measure of how
-        far the dissimilarities are from Euclidean distances. NaN with "lanczos", which
-        does not compute all eigenvalues.
+        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction. It is 0 if the
+        dissimilarities are Euclidean distances. NaN with "lanczos", which does not
+        compute all eigenvalues.
     constant_ : float
         Constant that ``correction`` added.
     components_ : array of shape (k, d)
@@ -266,10 +266,10 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(
-                "get_metric requires an embedding that is linear in the features: a "
-                "Euclidean or Mahalanobis metric without correction, got "
-                f"{self.metric!r} with correction={self.correction!r}. Use Euclidean "
-                "distances between rows of transform(X)."
+                "get_metric requires a Euclidean or Mahalanobis metric without "
+                f"correction, got {self.metric!r} with "
+                f"correction={self.correction!r}. Use Euclidean distances between "
+                "rows of transform(X)."
             )
         return Mahalanobis(self.components_.copy())
 

@@ -70,19 +70,16 @@ class PairLDA(PairLearner):
         Linear map in input units. Its k rows are in order of descending weight. Signs
         are not identified.
     values_ : array of shape (k,)
-        For "generalized", the variance of far pairs divided by the variance of close
-        pairs along each row. Otherwise the eigenvalues of M, in standardized units.
+        For "generalized": along each row, the variance of far pairs divided by the
+        variance of close pairs. Otherwise the eigenvalues of M, in standardized units.
     negative_share_ : float
         Σ|negative eigenvalues| / Σ|all eigenvalues| of the "kissme" matrix. "kissme"
         removes negative eigenvalues. 0 for the other methods.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean distance.
-    classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_
-        See ``calibrate_threshold``.
-    mean_, scale_, n_features_in_, feature_names_in_
-        As in scikit-learn.
+    classes_, threshold_, pair_classes_, mean_, scale_
+        As in ``LCA``.
+    n_features_in_, feature_names_in_
 
     Examples
     --------
@@ -153,7 +150,7 @@ class PairLDA(PairLearner):
             return self.fit_pairs(X, required(self, y), sample_weight=sample_weight)
         if self.pairs != "all":
             raise ValueError(
-                f"pairs must be 'all' for a fit with sample_weight, got {self.pairs!r}"
+                f"pairs must be 'all' if sample_weight is set, got {self.pairs!r}"
             )
         data, self.classes_, scaler = labeled_data(
             self, X, y, sample_weight, counts=True

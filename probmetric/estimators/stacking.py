@@ -97,7 +97,9 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         check_settings(self)
         named = [_named(part) for part in self.classifiers]
         if not named:
-            raise ValueError("classifiers must have at least one classifier, got none")
+            raise ValueError(
+                "classifiers must contain at least one classifier, got none"
+            )
         count, seen = Counter(name for name, _ in named), Counter[str]()
         self.names_ = []
         for name, _ in named:
@@ -143,7 +145,7 @@ def _named(part: Any) -> tuple[str, Any]:
         return name, part
     if not hasattr(part, "get_metric"):
         raise ValueError(
-            "classifiers must have predict_proba or get_metric, got "
+            "classifiers: each must have a method predict_proba or get_metric, got "
             f"{type(part).__name__}"
         )
     return name, KNeighborsClassifier(part, unlabeled=None)

@@ -32,7 +32,7 @@ def answer_scores(
     trials : array-like of shape (N,), optional
         Number of judgments of each response, at least 1.
     sample_weight : array-like of shape (N,), optional
-        Data weights ≥ 0, at least one of them positive. Default: 1 for all.
+        Data weights ≥ 0, not all 0. Default: 1 for all.
     n_bins : int ≥ 1, default=15
         Number of bins of equal width for the calibration error.
 
@@ -45,8 +45,8 @@ def answer_scores(
         * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
         * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
           that ``evaluate`` computes for two classes.
-        * ``ece``: calibration error. In each bin of P, the absolute difference between
-          the mean of P and the fraction of *yes* is computed, and then averaged.
+        * ``ece``: calibration error, the mean over bins of P of the absolute difference
+          between the mean of P and the fraction of *yes*.
         * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are equal.
 
     Examples
@@ -134,7 +134,9 @@ def _weights(
     whole = np.all((count % 1 == 0) & (count >= 0) & (count <= total))
     _check_range("y", count, bool(whole), wanted)
     valid = bool(np.all(weight >= 0) and weight.any())
-    _check_range("sample_weight", weight, valid, "weights >= 0, one of them positive")
+    _check_range(
+        "sample_weight", weight, valid, "weights ≥ 0, at least one of them above 0"
+    )
     # Divide by the largest first, because the sum of huge weights overflows.
     weight, most = weight / weight.max(), total.max()
     every = float(weight @ (total / most))

@@ -157,12 +157,12 @@ def held_out(
             f"{type(candidates).__name__}."
         )
     if not candidates:
-        raise ValueError("candidates must have at least one learner, got none.")
+        raise ValueError("candidates must contain at least one learner, got none.")
     lacking = [name for name, c in candidates.items() if not _learns_a_metric(c)]
     if lacking:
         raise ValueError(
-            f"candidates must be learners with get_metric(), got {', '.join(lacking)}. "
-            "Remove these."
+            "candidates must be learners with a method get_metric(), got "
+            f"{', '.join(lacking)}. Remove these."
         )
     classes, codes = class_codes(y, "y")
     labels = classes[codes]

@@ -7,26 +7,21 @@ accuracy, the log loss -mean log P(true), the Brier score mean Σ_c (P_c - 1[c t
     ECE = Σ_b (m_b / m) |accuracy_b - mean confidence_b|.                          (1)
 
 Retrieval scores use each labeled point as a query among the other points, as in
-pytorch-metric-learning. With R the number of other points of the query's class and
-r_i = 1 if the i-th nearest neighbor has the query's class,
+pytorch-metric-learning. With R the number of other points of the query's class and r_i
+= 1 if the i-th nearest neighbor has the query's class,
 
     R-precision = (1/R) Σ_{i≤R} r_i,
     MAP@R       = (1/R) Σ_{i≤R} r_i · (1/i) Σ_{j≤i} r_j,                           (2)
 
-averaged over the queries with R > 0. Precision at 1 is the mean of r_1. If R exceeds
-``max_depth``, min(R, max_depth) replaces R. If there are more than ``max_queries``
-queries, they are sampled by a hash of their number. The result contains ``depth`` and
-``queries`` if these limits were reached.
+averaged over the queries with R > 0. Precision at 1 is the mean of r_1. min(R,
+max_depth) replaces R. If there are more than ``max_queries`` queries, they are sampled
+by a hash of their number.
 
 The score of pairs is the area under the ROC curve for "same class", with minus the
 dissimilarity as the score. It uses all pairs, or ``max_pairs`` sampled without
-replacement (standard error at most 0.5 / √(sampled pairs of the rarer kind)).
-
-For a posterior, retrieval and pairs use ``mean_metric()``, and the classifier averages
-probabilities over draws.
-
-Scores on a dataset on disk (``large.evaluate``) equal the scores on the same rows in
-memory.
+replacement (standard error at most 0.5 / √(sampled pairs of the rarer kind)). For a
+posterior, retrieval and pairs use ``mean_metric()``. Scores on a dataset on disk
+(``large.evaluate``) equal the scores on the same rows in memory.
 
 Memory besides the data, in numbers of 8 bytes, is 512 · depth for retrieval (512
 queries at a time) and 6 · max_pairs + 1024 d for pairs. No n × n matrix is formed.
@@ -167,8 +162,8 @@ def evaluate(
         known = np.isin(y, unknown, invert=True)
         if (unknown and novelty is None) or not known.any():
             raise ValueError(
-                f"y must contain only classes of the classifier, got {unknown}. Set "
-                "novelty of the classifier to evaluate other classes as novel."
+                f"y must contain only classes of the classifier, got {unknown}. To "
+                "evaluate points of other classes, set novelty of the classifier."
             )
         P = classifier.predict_proba(table)
         P = _probabilities(P, (len(X), len(classes)))[known]
@@ -192,11 +187,11 @@ def evaluate(
 def metric_of(
     classifier: Classifier | None, metric: Dissimilarity | MetricDraws | None
 ) -> Dissimilarity | None:
-    """Return the metric to evaluate: by default that of the classifier."""
+    """Return the metric to evaluate. Default: the metric of the classifier."""
     if metric is None:
         metric = getattr(classifier, "metric_", None)
     if classifier is None and metric is None:
-        raise ValueError("classifier or metric must be passed, got neither.")
+        raise ValueError("classifier or metric is required, got neither.")
     return metric.mean_metric() if isinstance(metric, MetricDraws) else metric
 
 
@@ -292,8 +287,8 @@ def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
     truth = np.asarray(truth)
     if truth.shape != np.shape(interval.lower):
         raise ValueError(
-            f"truth must have the shape {np.shape(interval.lower)} of interval, got "
-            f"{truth.shape}."
+            f"truth must have shape {np.shape(interval.lower)}, as the limits of "
+            f"interval, got {truth.shape}."
         )
     inside = np.asarray((interval.lower <= truth) & (truth <= interval.upper))
     share, n = float(inside.mean()), int(inside.size)

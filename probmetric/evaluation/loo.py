@@ -47,8 +47,9 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
         loo(a), "p = 2": loo(b)})`` to compare models on one dataset. The value elpd_i
         of an observation is unreliable if its ``pareto_k`` is above ``good_k`` (0.7 or
         less). ``loo`` warns if unreliable values could change elpd by more than 0.1
-        standard errors. For this, each counts as the larger of ``abs(elpd_i)`` and the
-        absolute difference between elpd_i and the in-sample log density.
+        standard errors. The possible change of one value is the larger of
+        ``abs(elpd_i)`` and the absolute difference between elpd_i and the in-sample log
+        density.
 
     Raises
     ------
@@ -98,8 +99,8 @@ def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) ->
     size = np.maximum(np.abs(elpd), np.abs(in_sample - elpd))[bad].sum()
     if bad.any() and not size <= NEGLIGIBLE * result.se:
         warnings.warn(
-            "loo: elpd is unreliable, because k-hat (the diagnostic of importance "
-            f"sampling) is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
+            "loo: elpd is unreliable. k-hat, the diagnostic of importance sampling, "
+            f"is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
             f"observations. They contribute {elpd[bad].sum():.3g} to elpd "
             f"{result.elpd:.3g} (standard error {result.se:.2g}). Refit without each "
             "of these observations, or use a model that depends less on single "
@@ -120,7 +121,7 @@ def _check_valid(draws: xr.DataTree) -> None:
             else f"groups {sorted(draws.children)}"
         )
         raise ValueError(
-            f"draws must have a log likelihood for each observation, got {stored}. "
+            f"draws must contain a log likelihood for each observation, got {stored}. "
             "Sample with log_likelihood=True."
         )
     reason = no_unit(draws, points=POINTS in draws.children)
@@ -129,6 +130,6 @@ def _check_valid(draws: xr.DataTree) -> None:
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(
-            f"draws must be from sample(method='nuts'), got {method!r}. Leave-one-out "
-            "by importance sampling requires draws from the exact posterior."
+            f"draws must come from sample(method='nuts'), got {method!r}. Importance "
+            "sampling requires draws from the exact posterior."
         )

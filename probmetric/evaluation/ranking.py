@@ -50,7 +50,7 @@ def query_rows(
     queries = np.flatnonzero(R > 0)
     if len(queries) == 0:
         raise ValueError(
-            "y must have a class with at least two points, got none. Pass class "
+            "y must contain a class with at least two points, got none. Pass class "
             "labels, not identifiers."
         )
     if max_queries is None:
@@ -128,8 +128,8 @@ def scored(
     same = codes[i] == codes[j]
     if same.all() or not same.any():
         raise ValueError(
-            "y must have at least two classes, and a class with two points, got only "
-            "pairs of one kind."
+            "y must contain at least two classes, and a class with two points, got "
+            "only pairs of one kind."
         )
     D = np.empty(len(i))
     for start in range(0, len(i), PAIR_TILE):

@@ -1,8 +1,8 @@
 """Same-source and different-source pairs of rows, and the costs of metrics on them.
 
-Same-source pairs are few, so their number determines the precision. All pairs of each
-kind are used, or a sample of ``max_pairs`` if there are more. The costs of
-``verification`` do not depend on the ratio of same-source to different-source pairs.
+All pairs of each kind are used, or a sample of ``max_pairs`` if there are more. The
+costs of ``verification`` do not depend on the ratio of same-source to different-source
+pairs.
 """
 
 from collections.abc import Mapping
@@ -73,8 +73,9 @@ def judge_sources(
     n_able = int(np.sum(counts > 1))
     if len(counts) < 3 or n_able < 2:
         raise ValueError(
-            "sources must be at least three, two of them with two rows or more, got "
-            f"{len(counts)} sources, {n_able} with two rows or more. Add rows."
+            "sources: at least three are required, two of them with two or more "
+            f"rows, got {len(counts)} sources, {n_able} with two or more rows. Add "
+            "rows."
         )
     single = {
         name: metric.mean_metric() if isinstance(metric, MetricDraws) else metric

@@ -123,9 +123,9 @@ def warn_of_calibration(costs: Verification) -> None:
     """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
-            f"Cllr is {costs.cllr:.3g} bits, but could be {costs.cllr_min:.3g} bits "
-            "after calibration on these rows (with few pairs this number is too "
-            "small). The likelihood ratios may be miscalibrated. Use "
+            f"Cllr is {costs.cllr:.3g} bits. After calibration on these rows it would "
+            f"be {costs.cllr_min:.3g} bits (too small a number if there are few "
+            "pairs). The likelihood ratios may be miscalibrated. Use "
             "TwoStageMixture(calibration='auto') with groups, learn from more "
             "sources, or evaluate on more sources.",
             stacklevel=3,
@@ -208,8 +208,9 @@ def verification_intervals(
         rest = (group != g).all(1)
         if not is_same[rest].any() or is_same[rest].all():
             raise ValueError(
-                "sources must leave pairs of both kinds if one source is left out, got "
-                f"one kind without jackknife group {g}. Add sources with several pairs."
+                "sources: pairs of both kinds must remain if one source is left out, "
+                f"got one kind without jackknife group {g}. Add sources with several "
+                "pairs."
             )
         costs.append(_scores(scores[rest], is_same[rest], *cost))
     columns = zip(np.array(costs).T, LARGEST, strict=True)
@@ -222,8 +223,7 @@ def error_rates(
     """Compute false alarm and miss rates at every threshold.
 
     Pairs with a ratio at or above the threshold are classified as *same*. The rates
-    (false alarms, misses) go from (0, 1), where no pair is classified as *same*, to (1,
-    0).
+    (false alarms, misses) go from (0, 1) to (1, 0).
     """
     scores, is_same = _checked(log_ratio, same)
     level, at = np.unique(-scores, return_inverse=True)
@@ -283,8 +283,8 @@ def _cost(
     least = min(miss, false_alarm)
     if not (least > 0 and max(miss, false_alarm) / least < np.inf):
         raise ValueError(
-            "cost_miss and cost_false_alarm must be finite, with a ratio that float64 "
-            f"represents, got {cost_miss} and {cost_false_alarm}."
+            "cost_miss and cost_false_alarm must be finite, and so must their ratio, "
+            f"got {cost_miss} and {cost_false_alarm}."
         )
     return miss / least, false_alarm / least
 

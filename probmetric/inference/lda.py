@@ -1,7 +1,7 @@
 """LDA and RCA: the metrics of Gaussian classes with one covariance.
 
-The model is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ NIW and
-x | y ~ N(μ_y, Σ). Class c has n_c points, mean x̄_c and scatter S_c. The posterior, Eq.
+The model is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ NIW and x
+| y ~ N(μ_y, Σ). Class c has n_c points, mean x̄_c and scatter S_c. The posterior, Eq.
 (1) of ``gaussian_classes.posterior``, has
 
     m_c = m + n_c/(κ + n_c) (x̄_c - m),                                             (1)
@@ -13,32 +13,27 @@ prior the mean of Σ is T and counts as s points:
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
-``choose_strength`` chooses s in folds, with s = ∞ (Σ_W = T, no learning) among the
-candidates; a prior of ``INFINITE`` points represents s = ∞.
-
-With class weights π_c and Σ_B = Σ_c π_c (m_c - m̄)(m_c - m̄)ᵀ, LDA takes the k largest
-solutions of
+``choose_strength`` chooses s in folds, with s = ∞ (Σ_W = T, no learning, represented by
+``INFINITE`` points) among the candidates. With class weights π_c and Σ_B = Σ_c π_c (m_c
+- m̄)(m_c - m̄)ᵀ, LDA takes the k largest solutions of
 
     Σ_B u = λ Σ_W u,      UᵀΣ_W U = I,      metric M = U Uᵀ,   k ≤ min(C - 1, d).   (4)
 
 With k = C - 1, distances between class means under M equal those under Σ_W⁻¹. RCA uses
-the full metric M = Σ_W⁻¹ (5), and the classes are only chunks. This is the metric of
-(4) with all d directions, of which d - C + 1 have λ = 0.
+the full metric M = Σ_W⁻¹ (5), which is the metric of (4) with all d directions, of
+which d - C + 1 have λ = 0. Its classes are only chunks.
 
-Errata of seed 003: P5: U is *not* orthonormal. Σ_W⁻¹Σ_B is not symmetric, and its
-eigenvectors are Σ_W-orthogonal. Orthonormalizing preserves the span but multiplies
-distances by factors that differ from pair to pair. P6: the span need not contain the
-class means (only Σ_W U does). P8: k ≤ min(C - 1, d).
-
-The fit is one d × d eigenproblem on the host, in NumPy and SciPy: JAX has no
-generalized eigensolver.
+Errata of seed 003: P5: U is *not* orthonormal. Its columns are Σ_W-orthogonal.
+Orthonormalizing preserves the span but multiplies distances by factors that differ from
+pair to pair. P6: the span need not contain the class means (only Σ_W U does). P8: k ≤
+min(C - 1, d).
 
 Draws are exact and independent. (π, μ, Σ) is drawn by Eq. (4) of
-``gaussian_classes.posterior``. M of each draw is computed from the directions (4) or
-from Σ⁻¹ (5) of the draw (6). With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), the limit
-of N(m, Σ/κ), times Σ ~ IW(s + d + 1, s T), improper at s = 0, and π ~ Dirichlet(α). The
-fit has the posterior means of μ and Σ, and the mode of π. M is not the mean of its
-draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d - 1).
+``gaussian_classes.posterior``, and M is computed from the directions (4) or from Σ⁻¹
+(5) of each draw (6). With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), times Σ ~ IW(s +
+d + 1, s T), improper at s = 0, and π ~ Dirichlet(α). The fit has the posterior means of
+μ and Σ, and the mode of π. M is not the mean of its draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d -
+1).
 
 References
 ----------
@@ -95,16 +90,6 @@ def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPr
 
     The prior of Σ is proper for s > 0; s = ∞ is represented by ``INFINITE``. The prior
     of the means is flat.
-
-    Examples
-    --------
-    The prior mean E Σ = Ψ/(ν - d - 1) is the target:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import lda
-    >>> prior = lda.shrinkage_prior(np.diag([1.0, 4.0]), strength=5)
-    >>> (prior.Psi / (prior.nu - 2 - 1)).tolist(), prior.kappa
-    ([[1.0, 0.0], [0.0, 4.0]], 0.0)
     """
     T = np.asarray(target)
     strength = INFINITE if np.isinf(strength) else float(strength)
@@ -153,7 +138,7 @@ def class_moments(
     d, dtype = raw.shape[1], raw.dtype
     if size.min() <= 0:
         raise ValueError(
-            "y must have a point of positive weight in every class, got none in class "
+            "y: every class must have a point with weight above 0, got none in class "
             f"{int(np.argmin(size))}. Drop the class, or change its weights."
         )
     m, kappa = np.asarray(prior.mean), float(prior.kappa)
@@ -189,9 +174,9 @@ def whitening(within: Float[Array, "d d"]) -> Float[np.ndarray, "d d"]:
 def _root(within: np.ndarray) -> np.ndarray:
     d = len(within)
     singular = (
-        "prior must give a within-class covariance of full rank, got a singular one "
-        f"(d = {d}): some direction does not vary within classes. Use a prior of "
-        "positive strength, or drop or combine features."
+        "prior: the covariance within classes must have full rank, got a singular "
+        f"matrix (d = {d}), because some direction does not vary within classes. Set "
+        "prior_strength above 0, or drop features."
     )
     try:
         root = cholesky(within, lower=True)
@@ -262,8 +247,8 @@ def fit(
     Returns
     -------
     Fit
-        ``params`` is an ``LDAParams``. ``objective`` is the sum over directions of the
-        ratio λ of the variance between to the variance within classes.
+        ``params`` is an ``LDAParams``. ``objective`` is the sum over directions of λ,
+        the variance between classes divided by the variance within classes.
 
     Raises
     ------
@@ -367,11 +352,7 @@ def choose_strength(
 def _coordinates(
     X: Float[np.ndarray, "n d"], T: Float[np.ndarray, "d d"]
 ) -> Float[np.ndarray, "n r"]:
-    """Return coordinates of points in which T is the identity.
-
-    Their number is at most n: the prior is isotropic there, hence the directions that
-    no point has do not matter.
-    """
+    """Return at most n coordinates of points in which T is the identity."""
     X = X - X.mean(0)
     if np.any(T != np.eye(len(T))):
         X = solve_triangular(cholesky(T, lower=True), X.T, lower=True).T
@@ -387,8 +368,8 @@ def leading(params: LDAParams, k: int) -> LDAParams:
     (c, d), most = params.mean.shape, len(params.factor)
     if not 1 <= k <= most:
         raise ValueError(
-            f"n_components must be 1 to min(C - 1, d) = {most} (C = {c} classes, "
-            f"d = {d} features), got {k}."
+            f"n_components must be from 1 to min(C - 1, d) = {most} for C = {c} "
+            f"classes and d = {d} features, got {k}."
         )
     return params._replace(factor=params.factor[:k], eigenvalues=params.eigenvalues[:k])
 

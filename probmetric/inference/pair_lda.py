@@ -2,9 +2,9 @@
 
 C̄ and F̄ are the mean outer products (d, d) of close and far differences
 (``second_moments``). The differences come from explicit pairs or from all pairs of
-labeled points. Let C_α = C̄ + αI. α > 0 acts as a prior: differences are N(0, C), and α
-is the least variance in every direction. α also makes C_α invertible. There are four
-metrics, each positive semi-definite:
+labeled points. Let C_α = C̄ + αI. α > 0 makes C_α invertible, and acts as a prior: α is
+the least variance in every direction. There are four metrics, each positive
+semi-definite:
 
     generalized   F̄ u = λ C_α u,  UᵀC_αU = I,   M = U diag(g(λ)) Uᵀ               (1)
                   g = 1 for the k largest λ ("one"), or (λ-1)₊ ("excess"),
@@ -19,15 +19,13 @@ A prior that counts as s points shrinks C̄ and F̄ to isotropic matrices on the
 scale. With explicit pairs, n and s count pairs instead of points. With c = tr C̄/d, f =
 tr F̄/d and n the number of points, before α is added,
 
-    C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                      (5)
+    C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),
+    (5)
 
-with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). A priori, far pairs are therefore
-farther apart than close pairs. As s grows, every metric converges to a multiple of the
-identity, and s = ∞ means no learning. ``choose_strength`` chooses s by the votes of
-neighbors.
-
-Each metric can be truncated to its k largest directions. With g = 1 and k = d, (1)
-equals (3). With g = 1 the far pairs affect only the choice of directions.
+with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). As s grows, every metric converges to
+a multiple of the identity, and s = ∞ means no learning. ``choose_strength`` chooses s
+by the votes of neighbors. Each metric can be truncated to its k largest directions.
+With g = 1 and k = d, (1) equals (3).
 
 Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue 1/(α + c
 - f) of M grows to +∞ as f - c rises to α and is negative beyond. The most
@@ -35,13 +33,13 @@ discriminating directions get negative weight, "top k" drops them, and distances
 imaginary. In this case the fit raises an error with α_min. P10: M_k = AᵀA with A =
 Λ_k^½ V_kᵀ, V_k (d, k).
 
-There is no generative model of pairs (the two normals of KISSME are not a model of
-pairs), hence no NumPyro model. The computation is d × d eigenproblems on the host.
+There is no generative model of pairs, and no NumPyro model. The computation is d × d
+eigenproblems on the host.
 
 References
 ----------
-Köstinger et al., "Large scale metric learning from equivalence constraints", CVPR
-2012 (KISSME).
+Köstinger et al., "Large scale metric learning from equivalence constraints", CVPR 2012
+(KISSME).
 """
 
 from collections.abc import Callable
@@ -148,8 +146,8 @@ def _means(
 ) -> SecondMoments:
     if min(near, apart) <= 0:
         raise ValueError(
-            "y must have at least one close (1) and one far (0) pair of positive "
-            f"weight, got total weights {near:g} and {apart:g}. Add the missing kind."
+            "y must contain a close pair (1) and a far pair (0) with weight above 0, "
+            f"got total weights {near:g} and {apart:g}. Add the missing kind."
         )
     return SecondMoments(close / near, far / apart)
 
@@ -180,14 +178,6 @@ class PairLDAParams(NamedTuple):
     negative_share : float
         With method "kissme", Σ|negative| / Σ|all| of the eigenvalues before the
         projection Π, Eq. (2). Zero for other methods.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import pair_lda
-    >>> params = pair_lda.PairLDAParams(np.array([[2.0, 0.0]]), values=np.array([9.0]))
-    >>> pair_lda.to_metric(params).matrix.tolist()  # LᵀL
-    [[4.0, 0.0], [0.0, 0.0]]
     """
 
     factor: Float[Array, "k d"]
@@ -204,8 +194,8 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Solve F u = λ C u with UᵀCU = I; λ falling, U in columns."""
     spectrum = eigh(close, eigvals_only=True)
     message = (
-        "alpha must make C̄ + αI regular, got a singular matrix: close pairs span too "
-        "few directions. Set alpha > 0, in units of squared (standardized) features."
+        "alpha must be large enough that C̄ + αI is regular, got a singular matrix, "
+        "because close pairs do not differ in every direction. Set alpha=0.01."
     )
     if spectrum[0] <= 10 * len(close) * np.finfo(close.dtype).eps * spectrum[-1]:
         raise ValueError(message)
@@ -231,9 +221,9 @@ def _generalized(
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
     if keep == 0:
         raise ValueError(
-            "pairs must be farther apart in some direction if y is 0 than if y is 1, "
-            f"got a largest ratio of variances of {values[0]:.3g}. Check that y is 1 "
-            "for close pairs."
+            "pairs: far pairs (y = 0) must be farther apart than close pairs (y = 1) "
+            f"in some direction, got a largest ratio of variances of {values[0]:.3g}. "
+            "Check that y is 1 for close pairs."
         )
     values, U = values[:keep], U[:, :keep]
     if weighting == "one":
@@ -251,8 +241,9 @@ def _cut(M: np.ndarray, k: int | None) -> PairLDAParams:
     positive = int(np.sum(values > len(M) * np.finfo(M.dtype).eps * values[0]))
     if values[0] <= 0:
         raise ValueError(
-            "pairs must be farther apart in some direction if y is 0 than if y is 1, "
-            "got M without positive eigenvalues. Check that y is 1 for close pairs."
+            "pairs: far pairs (y = 0) must be farther apart than close pairs (y = 1) "
+            "in some direction, got no positive eigenvalue of M. Check that y is 1 "
+            "for close pairs."
         )
     keep = positive if k is None else min(k, positive)
     return PairLDAParams(
@@ -320,8 +311,8 @@ def fit(
         close, far = data
         if n is None:
             raise ValueError(
-                "n must be a number if data are second moments, got None. Give the "
-                "number of points."
+                "n must be the number of points if data are second moments, got "
+                "None. Pass n."
             )
     else:
         close, far = second_moments(data)
@@ -418,8 +409,8 @@ def _solve(
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
-                "alpha must be > 0 if far pairs do not differ in every direction, got "
-                f"{alpha:.6g}. Set alpha=0.01."
+                "alpha must be above 0 if far pairs do not differ in every "
+                f"direction, got {alpha:.6g}. Set alpha=0.01."
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
         return _cut((U * (1 - 1 / values)) @ U.T, n_components)

@@ -55,7 +55,7 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
     zeros = int(np.sum(S <= max(p, d) * np.finfo(S.dtype).eps * S[0]))
     if zeros > 1:  # The tangent of their rotation is 0.
         raise ValueError(
-            f"params must have at most one zero singular value of W, got {zeros}. Fit "
+            f"params: W must have at most one zero singular value, got {zeros}. Fit "
             "fewer components."
         )
     a, b = np.triu_indices(p, 1)
@@ -104,8 +104,8 @@ def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
     p, d = W.shape
     if p > d:
         raise ValueError(
-            "params must have at most as many components p as features d, got "
-            f"p = {p} and d = {d}. Fit fewer components."
+            "params: the number of components p must be at most the number of "
+            f"features d, got p = {p} and d = {d}. Fit fewer components."
         )
     Q = _complement(W)
     return _out(Q, inverse_root(_into(Q, _into(Q, np.asarray(H)).T)))
@@ -145,8 +145,8 @@ def inverse_root(H: Float[Array, "m m"]) -> Float[np.ndarray, "m m"]:
         smallest, *_, largest = np.linalg.eigvalsh(H)
         if not smallest > n * eps * largest:
             raise ValueError(
-                "params must be a posterior mode with positive definite precision, got "
-                f"eigenvalues from {smallest:.3g} to {largest:.3g}. Fit to convergence "
-                "(tol, max_iter), or set a stronger prior (lam)."
+                "params must be a posterior mode, where the precision is positive "
+                f"definite, got eigenvalues from {smallest:.3g} to {largest:.3g}. Fit "
+                "to convergence (tol, max_iter), or set a stronger prior (lam)."
             )
     return inverse.T

@@ -32,25 +32,21 @@ from probmetric.large.source import (
 
 
 class SourceReader(Reader):
-    """The standardized rows of a source (one pass for labels, one for moments).
-
-    Raises ValueError for rows without labels or with weights, for a single class or a
-    class with one member, and if all columns are constant.
-    """
+    """The standardized rows of a source (one pass for labels, one for moments)."""
 
     def __init__(self, source: Source, *, standardize: bool) -> None:
         if not source.labeled or source.weighted:
             raise ValueError(
-                f"X must have labels and no weights, got {source.name} with "
-                f"labeled={source.labeled}, weighted={source.weighted}. Use "
+                f"X must be opened with labels and without weights, got {source.name} "
+                f"with labeled={source.labeled}, weighted={source.weighted}. Use "
                 "pm.open(..., label=) without weight=."
             )
         classes, counts = class_counts(source)
         if len(classes) < 2 or counts.min() < 2:
             sizes = dict(zip(classes.tolist()[:5], counts.tolist(), strict=False))
             raise ValueError(
-                "y must have at least 2 classes of at least 2 members, got class sizes "
-                f"{sizes}."
+                "label must contain at least 2 classes with 2 or more rows, got "
+                f"class sizes {sizes}."
             )
         moments, origin = class_moments(source, classes)
         n, low, high, mean, square = moments.columns
@@ -61,7 +57,7 @@ class SourceReader(Reader):
             if constant.all():
                 raise ValueError(
                     "X must have a column that is not constant, got only constant "
-                    "columns."
+                    "columns. Add features that vary."
                 )
             scale = np.where(constant, 1.0, np.sqrt(np.asarray(square) / n))
             self.scaler = Scaler(np.asarray(mean), scale)
@@ -100,7 +96,7 @@ def _task(
 
 def check(self: LCA, X: Source) -> tuple[Recipe, float | str]:
     """Raise for settings that data on disk do not support; return the recipe and λ."""
-    refuse_rank(self, "a source")
+    refuse_rank(self, "the data are on disk")
     recipe, lam = recipe_of(self, n_features(X))
     check_anchors(self, lam, None)
     return recipe, lam
@@ -115,7 +111,7 @@ def fit(
     groups: object = None,
 ) -> LCA:
     """Fit ``LCA`` to rows on disk from anchors."""
-    refuse_groups(groups, "data on disk")
+    refuse_groups(groups, "the data are on disk")
     refuse_arrays(sample_weight=sample_weight)
     begin(self, X, y)
     recipe, lam = check(self, X)

@@ -108,20 +108,17 @@ def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
 
 
 def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
-    """Compute statistics of classes, in one pass of the labels and one of all data.
-
-    Raises ValueError without labels, for one class, or if no class has ``least`` rows.
-    """
+    """Compute statistics of classes, in one pass of the labels and one of all data."""
     names = begin(estimator, source, y)
     classes, counts = class_counts(source)
     if len(classes) < 2:
         raise ValueError(
-            f"label must have at least 2 classes, got one ({classes.tolist()[:1]})"
+            f"label must contain at least 2 classes, got one ({classes.tolist()[:1]})"
         )
     if counts.max() < least:
         raise ValueError(
-            f"label must have a class with at least {least} rows, got one row in each "
-            f"of {len(classes)} classes"
+            f"label must contain a class with at least {least} rows, got one row in "
+            f"each of {len(classes)} classes"
         )
     warn_of_unlabeled(estimator.unlabeled, classes, "label")
     warn_of_alone(classes[counts < least], "label")

@@ -1,14 +1,14 @@
 """Run tasks on the bins of a dataset: in this process, or on a Dask cluster.
 
 ``run`` calls a function for each item and returns the results in the order of the
-items. Nothing else depends on where a task runs. A sum over bins adds the results from
-the left (``reduce``), and other results are merged in a way that does not depend on the
-division into tasks. Results are therefore bit-identical for any number of workers with
-the same type of CPU and the same number of threads.
+items. A sum over bins adds the results from the left (``reduce``), and other results
+are merged in a way that does not depend on the division into tasks. Results are
+therefore bit-identical for any number of workers with the same type of CPU and the same
+number of threads.
 
-Each worker gets a few tasks of several consecutive items. The shared arguments of a
-pass are one more task, so that Dask can compute them again on another worker if a
-worker is lost. A dataset travels as its description, and the worker opens the files.
+Each worker gets a few tasks of several consecutive items. If a worker is lost, Dask
+runs its tasks again on another worker. A dataset travels as its description, and the
+worker opens the files.
 """
 
 import sys
@@ -124,8 +124,8 @@ def run[T, R](
 ) -> Iterator[R]:
     """Yield ``function(item, *shared)`` for each item, in order.
 
-    ``function`` is at the level of a module, without side effects. ``items`` may be
-    results of ``hold``.
+    ``function`` must be at module level, without side effects. ``items`` may be results
+    of ``hold``.
     """
     client = _client()
     if client is None:

@@ -86,8 +86,9 @@ def evaluate(
     if metric is not None:
         if X.weighted:
             raise ValueError(
-                f"X must have no weights if a metric is evaluated, got {X.name} with "
-                "weights. Use pm.open without weight=, or evaluate only a classifier."
+                f"X must be opened without weights to evaluate a metric, got {X.name} "
+                "with weights. Use pm.open without weight=, or evaluate only a "
+                "classifier."
             )
         figures |= ranked(X, metric, most)
         figures |= pair_figures(metric, *compared(X, metric, most))
@@ -130,8 +131,8 @@ def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, flo
     n_able = int(members[members > 1].sum())
     if n_able == 0:
         raise ValueError(
-            "label must have a class with at least two rows, got none. Check whether "
-            "the column is the class."
+            "label must contain a class with at least two rows, got none. Check that "
+            "label= is the column of the class."
         )
     rows = _queries(source, classes[members > 1], n_able, most)
     queries = picked(source, rows)

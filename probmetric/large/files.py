@@ -2,8 +2,8 @@
 
 Opening reads only metadata. Parts are row groups of Parquet files, and pieces of
 ``.npy`` files and arrays. Files of a glob are sorted by name. Row groups are read one
-by one: a scanner over many of them needs gigabytes. The size and modification time of
-a file are checked before each part is read.
+by one, because a scanner over many row groups needs gigabytes. The size and
+modification time of a file are checked before each part is read.
 """
 
 import os
@@ -155,10 +155,7 @@ class _Array(NamedTuple):
 
 
 class Npy(Source):
-    """``.npy`` files as a source: points (n, d) with equal d.
-
-    ``label`` and ``weight`` are files of arrays (n,), one for each of ``paths``.
-    """
+    """``.npy`` files as a source: points (n, d), optionally labels and weights (n,)."""
 
     def __init__(
         self,
@@ -194,8 +191,8 @@ class Npy(Source):
         rows, wanted = ([h.shape[0] for h in hs] for hs in (headers, self._X))
         if rows != wanted:
             raise ValueError(
-                f"{name} must have files with as many rows as the files of points, "
-                f"{wanted}, got {rows}"
+                f"{name}: files must have the same numbers of rows as the files of "
+                f"points, {wanted}, got {rows}"
             )
         return headers
 
@@ -262,7 +259,9 @@ class Parquet(Source):
                 self.parts.append(Part(where, first, stored.num_rows, number, group))
                 first += stored.num_rows
         if first == 0:
-            raise ValueError(f"data must have rows in {self.name}, got none")
+            raise ValueError(
+                f"data must contain at least one row, got none in {self.name}"
+            )
 
     def _columns(
         self,
@@ -317,9 +316,8 @@ class Parquet(Source):
             here = this.field(name).type if name in this.names else "none"
             if here != schema.field(name).type:
                 raise ValueError(
-                    f"data must have column {name!r} of type "
-                    f"{schema.field(name).type}, as in the first file, got {here} in "
-                    f"{str(path)!r}"
+                    f"data: column {name!r} must have type {schema.field(name).type} "
+                    f"in all files, as in the first, got {here} in {str(path)!r}"
                 )
 
     def read(self, part: Part, rows: int, *, features: bool = True) -> Iterator[Block]:
@@ -350,8 +348,9 @@ class Parquet(Source):
             del batches
         if first != part.first + part.rows:
             raise ValueError(
-                f"data must have {part.rows} rows in {part.where}, as when it was "
-                f"opened, got {first - part.first}"
+                f"data: the number of rows in {part.where} changed after it was "
+                f"opened ({part.rows} rows then, {first - part.first} now). Open the "
+                "data again"
             )
 
     def _block(

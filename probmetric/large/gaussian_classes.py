@@ -62,11 +62,7 @@ def fit_glml(self: GLML, X: Source, y: object = None) -> GLML:
 
 
 def _fit_classes(self: GaussianLearner, source: Source, y: object) -> ClassFit:
-    """Fit the classes: one pass over the labels, one over the rows.
-
-    With ``prior="cv"`` a third pass draws the sample (``large.source.sample_rows``,
-    seed 0) that chooses the strengths of the prior.
-    """
+    """Fit the classes: a pass over labels, one over rows, and one for "cv"."""
     streamed = streamed_classes(self, source, y, 1)
     stats, c = streamed.stats, len(streamed.classes)
     prior = strengths = None

@@ -1,9 +1,9 @@
 """EM for grouped instances of data on disk; one pass collects the groups.
 
 EM uses only the size, the mean and the scatter S_i = Σ_j e_ij e_ijᵀ of a group (Eqs.
-(1) and (3) of ``two_stage.groups``). One pass collects these statistics. The rows of a
-group may be anywhere in the data. The formulas of Chan, Golub and LeVeque add m new
-rows of group i with mean m̄ and scatter S_m: with δ = m̄ - x̄_i,
+(1) and (3) of ``two_stage.groups``). One pass collects them; the rows of a group may be
+anywhere in the data. The formulas of Chan, Golub and LeVeque add m new rows of group i
+with mean m̄ and scatter S_m: with δ = m̄ - x̄_i,
 
     x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
 
@@ -12,20 +12,17 @@ are the residuals. For a larger group they are the d rows of a root,
 
     R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ.                    (2)
 
-Both kinds of rows form a ``GroupData`` for the E-step, and a group never needs more
-memory than its rows. Memory is G (d + 8) numbers, plus (d + ½) Σ min(n_i, d) over
-groups of two or more. With one component every responsibility is 1. The sum
+Memory is G (d + 8) numbers, plus (d + ½) Σ min(n_i, d) over groups of two or more. With
+one component every responsibility is 1, so the sum
 
     Σ_i S_i                                                                        (3)
 
-is then sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
+is sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
 
-Groups, sorted by label, form ``BINS`` contiguous bins. A worker collects the groups of
-its bins, for which it reads *all* rows once. A step of EM adds the sums of the bins in
-order. Results therefore have the same bits for any number of workers, and each worker
-stores only its share of the groups. The start is k-means++ of the group means.
-If there are more than ``SAMPLE`` groups, about ``SAMPLE`` are chosen by a hash of the
-group number.
+Groups, sorted by label, form ``BINS`` contiguous bins. A worker reads *all* rows once,
+and stores only the groups of its bins. A step of EM adds the sums of the bins in order,
+so results have the same bits for any number of workers. The start is k-means++ of the
+group means, of about ``SAMPLE`` groups if there are more.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -184,8 +181,9 @@ def _rows(
         odd = np.flatnonzero((w != 0) & (w != 1))
         if odd.size:
             raise ValueError(
-                f"weight must be 0 or 1 in every row with groups, got {w[odd[0]]} in "
-                f"row {block.first + odd[0]} of {source.name}. Remove other weights."
+                "weight must be 0 or 1 in every row if groups are used, got "
+                f"{w[odd[0]]} in row {block.first + odd[0]} of {source.name}. Remove "
+                "other weights."
             )
         chosen = (y >= low) & (y < high) & (w > 0)
         if chosen.any():
@@ -323,8 +321,7 @@ def fit_groups(
 ) -> Fit:
     """Fit the two-stage mixture to collected groups by EM, without reading rows.
 
-    The options are those of ``two_stage.fit``. The caller computes the prior from the
-    columns. ``groups`` may be pooled only with one component.
+    ``groups`` may be pooled only with one component.
     """
     em = partial(run_em_passes, max_steps=max_steps, tol=tol)
     mean, scatter = _means(groups, seed), scatter_within(groups)

@@ -1,10 +1,8 @@
 """EM of the normal mixture for data on disk: one pass per step.
 
-The statistics of disjoint blocks under the same parameters, Eq. (2) of ``mixture.em``,
-add up. The M-step of the sum equals the M-step of rows in memory. The start is
-k-means++ of ``SAMPLE`` rows, or of all rows if there are fewer. The sample has the rows
-with the smallest hash of (seed, row number). It does not depend on chunks, workers
-and order.
+The statistics of disjoint blocks, Eq. (2) of ``mixture.em``, add up, and the M-step of
+the sum equals the M-step of rows in memory. The start is k-means++ of the ``SAMPLE``
+rows with the smallest hash of (seed, row number), or of all rows if there are fewer.
 """
 
 from functools import partial

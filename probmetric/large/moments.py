@@ -6,12 +6,8 @@ formulas of Chan, Golub and LeVeque,
 
     m + δ n'/(n + n'),      S + S' + δδᵀ n n'/(n + n'),                            (1)
 
-which subtract no large numbers. Gaussian classes, LDA, RCA and pair LDA need only these
-statistics of their rows. The two-stage mixture derives its scale and default prior from
-them.
-
-The statistics of columns count every row of positive weight once, as scaling does. The
-statistics of classes sum the weights.
+which subtract no large numbers. The statistics of columns count every row of positive
+weight once, as scaling does. The statistics of classes sum the weights.
 """
 
 from typing import NamedTuple
@@ -137,8 +133,7 @@ def class_moments(
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
     """Compute the moments of columns and classes in one pass, and the first row (d,).
 
-    Moments of columns are in input coordinates. Moments of classes are relative to that
-    row.
+    Moments of columns are in input units. Moments of classes are relative to the row.
     """
     origin = first_row(source)
     moments = total(

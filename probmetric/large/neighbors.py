@@ -2,15 +2,14 @@
 
 A task reads its bins once, block after block, and updates the k best of each query
 (``neighbors.block``). The results of tasks are merged by (dissimilarity, row).
-Neighbors and dissimilarities are bit-identical to those in memory: under Mahalanobis
-kinds a square depends only on its two rows (``linear``), and other kinds see each point
-at its position in the tiles of ``scan``, whatever the chunks are.
+Neighbors and dissimilarities are bit-identical to those in memory: a squared
+Mahalanobis distance depends only on its two rows (``linear``), and other metrics use
+the tiles of ``scan``, for any chunks. A metric with ``refine`` (``scan``) needs the
+rows of its shortlist, which are collected while blocks pass. If a shortlist is too
+short, it is doubled, which takes another pass.
 
-A kind that refines (``scan``) needs the rows of its shortlist, which are collected
-while blocks pass. If a shortlist is too short, it is doubled, which takes another pass.
-
-Memory in numbers of 8 bytes, besides the queries and a block: 4 m k' with k' = k, or
-2 k + 8 for a shortlist; 2 m k' d for the rows of the shortlist; for a local metric the
+Memory in numbers of 8 bytes, besides the queries and a block: 4 m k' with k' = k, or 2
+k + 8 for a shortlist; 2 m k' d for the rows of the shortlist; for a local metric the
 matrices of at most ``PREPARED`` bytes of queries at a time, with a pass for each such
 group of queries.
 """

@@ -1,15 +1,13 @@
 """Results of the passes over a source, stored on disk so that a fit can resume.
 
-A fit over a source is a sequence of passes. Everything else in the fit is a function of
-their results: with the same sums the same program takes the same steps. The checkpoint
-therefore stores the sums, one file per pass. A resumed fit is the same program, which
-reads its first passes instead of computing them. Learners need no code for this. Sums
-have the same bits on any number of workers, hence a fit may resume on another number.
+A fit over a source is a function of the results of its passes. The checkpoint stores
+these sums, one file per pass. A resumed fit runs the same program, which reads its
+first passes instead of computing them. Sums have the same bits on any number of
+workers, so a fit may resume on another number.
 
-Each file is written atomically. A file has the sums, the parameters at which they
-were computed, and the names of the step and of the data. It belongs to another run if
-the step or the data differ, or parameters differ by more than ``SAME``. A file of some
-kB takes milliseconds.
+Each file is written atomically. It has the sums, the parameters at which they were
+computed, and the names of the step and of the data. It belongs to another run if the
+step or the data differ, or parameters differ by more than ``SAME``.
 """
 
 import json
@@ -131,8 +129,7 @@ def hash_of(source: Source) -> str:
 def kept[T](which: Pass, like: Callable[[], T], compute: Callable[[], T]) -> T:
     """Return the result of a pass: from the checkpoint if stored, otherwise computed.
 
-    ``like()`` has the structure, shapes and dtypes of the result. ``compute()`` returns
-    it as NumPy arrays.
+    ``like()`` has the structure, shapes and dtypes of the result of ``compute()``.
     """
     if (journal := _State.journal) is None:
         return compute()
@@ -196,7 +193,7 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     for other, differs in differences.items():
         if differs:
             raise ValueError(
-                f"checkpoint: the passes in {folder} belong to another run (pass "
+                f"checkpoint: the passes in {folder} are from another run (pass "
                 f"{index} has {other}). Use another folder."
             )
     return jax.tree.unflatten(form, sums)

@@ -1,9 +1,7 @@
 """Sums over data on disk: the interface between learners and the engine.
 
 A ``Reduction`` defines what a learner computes from a block of rows, how to combine two
-results, and how to finish. A ``Reduction`` does not depend on how blocks are read, on
-the number of workers, or on the order in which bins are added. This module reads and
-combines the blocks for every learner:
+results, and how to finish. This module reads and combines the blocks for every learner:
 
     total = combine over bins b of [ combine over blocks of b of step(block) ]       (1)
 
@@ -143,9 +141,7 @@ def total[P, S, R](
     labels are required and missing, and as ``large.source.filled``.
     """
     if reduction.labeled and classes is None:
-        raise ValueError(
-            "label must be given for all rows, got none. Use pm.open(..., label=)."
-        )
+        raise ValueError("label is required, got none. Use pm.open(..., label=).")
     given = reduction, params, source, block_rows(source), scaler, classes
 
     def compute() -> S:

@@ -110,7 +110,7 @@ def with_intervals(
         )
     n = n_rows(X)
     if n < 2 * QUARTERS:
-        raise ValueError(f"X must have {2 * QUARTERS} rows or more, got {n}")
+        raise ValueError(f"X must have at least {2 * QUARTERS} rows, got {n}")
     rests = (
         without_group(X, k, n_groups=QUARTERS, seed=(seed * REPEATS + repeat) % 2**32)
         for repeat in range(REPEATS)

@@ -1,16 +1,15 @@
 """Read data that need not fit in memory, in blocks of one shape.
 
-A ``Source`` is a list of parts: runs of consecutive rows, known from metadata. Sums
-over rows are computed block by block, in an order that does not depend on the number of
-workers:
+A ``Source`` is a list of parts: consecutive rows, known from metadata. Sums over rows
+are computed block by block, in an order that does not depend on the number of workers:
 
 * parts are divided into ``BINS`` contiguous bins (``bins``), and the sums of bins are
   added in order;
 * within a bin, blocks run across parts. All blocks of a source have one shape
   (``block_rows``), and the last block of a bin is padded with rows of weight 0
   (``filled``): one compiled step is used for all blocks;
-* the next block is read in a thread (``ahead``). Buffers are not reused: JAX may read a
-  NumPy array after the call returns.
+* the next block is read in a thread (``ahead``) into new buffers, because JAX may read
+  a NumPy array after the call returns.
 
 Values that are not finite, missing labels and negative weights raise an error with the
 file, the row group and the row. No row is left out.
@@ -391,8 +390,8 @@ def check_labels(source: Source) -> None:
     """Raise for data without labels."""
     if not source.labeled:
         raise ValueError(
-            f"label must name the column of labels of {source.name}, got none. Use "
-            "pm.open(..., label=)."
+            f"label must be a column of {source.name}, got none. Use pm.open(..., "
+            "label=)."
         )
 
 
@@ -408,10 +407,7 @@ def refuse_arrays(**arrays: object) -> None:
 
 
 def class_counts(source: Source) -> tuple[np.ndarray, Int[np.ndarray, "c"]]:
-    """Return sorted labels and their counts, without rows of weight 0.
-
-    The pass reads only labels and weights. Raises ValueError without labels.
-    """
+    """Return sorted labels and their counts, without rows of weight 0, in one pass."""
     check_labels(source)
     count_of: dict[object, int] = {}
     kind: np.dtype = np.dtype(int)

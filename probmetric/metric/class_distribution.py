@@ -208,7 +208,7 @@ class ClassDistribution(MetricBase):
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Compute distances (square roots of divergences) between rows of A and B."""
+        """Compute the distance (root of the divergence) between matching rows."""
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))

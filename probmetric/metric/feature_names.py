@@ -71,10 +71,7 @@ def with_factors(
     reset: bool = False,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """Code the factors of a data frame, in ``fit`` (``reset``) or as in ``fit``.
-
-    In ``fit`` the factors come from X, or from the feature ``names`` of a metric.
-    """
+    """Code the factors of a data frame, in ``fit`` (``reset``) or as in ``fit``."""
     if reset:
         factors = factors_of(X) if names is None else levels_in(names, X)
         vars(estimator)["factors_"] = factors
@@ -155,10 +152,7 @@ def _all_text(columns: Iterable[object]) -> bool:
 
 
 def check_columns(metric: object, **points: Any) -> dict[str, Any]:
-    """Return data by argument, with coded factors.
-
-    Raises ValueError for data with other features than the metric.
-    """
+    """Return data by argument, with coded factors; raise if their features differ."""
     names = names_of(metric)
     if names is not None:
         points = {
@@ -190,9 +184,8 @@ def difference(
 ) -> str:
     """Describe the difference between feature names and data columns ("" if none).
 
-    Default names match any names. Files without names have the default names x0, x1,
-    ... and data frames without names have 0, 1, ... The numbers do not match if the
-    names that they are compared with are also numbers.
+    Default names match any names: x0, x1, ... for files, and 0, 1, ... for data frames.
+    The numbers do not match if the other names are also numbers.
     """
     if list(names) == list(columns):
         return ""

@@ -4,18 +4,16 @@
     calibrated   log odds = a - γ log max(D, D_min): P = 1/(1 + (D/D₀)^γ)    (2)
     calibrated   P = a decreasing function of D, linear between knots        (3)
 
-The model's link (1) is the link of Latent Coincidence Analysis (maths A2). The
-calibrated links (2), with D₀ = exp(a/γ), and (3) are fitted to the distances of
-held-out pairs. They are valid for pairs chosen in the same way (``pairs``). D_min is
-the smallest positive distance of the held-out pairs. Equal points are treated as points
-at distance D_min.
+The link (1) is the link of Latent Coincidence Analysis (maths A2). The links (2), with
+D₀ = exp(a/γ), and (3) are fitted to the distances of held-out pairs, and are valid for
+pairs chosen in the same way (``pairs``). D_min is the smallest positive distance of
+these pairs. Equal points are treated as points at distance D_min.
 
-Prior odds. If pairs are chosen without regard to their distance, p(D | y) equals its
-population value for any share of *same* pairs. Other prior odds then add
+Prior odds. If pairs are chosen regardless of their distance, other prior odds add
 log(prior odds / odds of the pairs) to the log odds: choosing pairs given y changes only
 the intercept of a logistic regression (Prentice and Pyke 1979). Prior odds raise an
-error for links fitted to nearest pairs, which are chosen by their distance. They also
-raise an error for the model's link, because b includes the model's prior odds.
+error for links fitted to nearest pairs, which are chosen by their distance, and for the
+model's link, because b includes the model's prior odds.
 """
 
 from collections.abc import Callable
@@ -42,8 +40,8 @@ _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
     "P(same) is not available, because this metric has no link. After a fit to class "
-    "labels use same_probability of the learner, or a metric of `probmetric fit "
-    "--store-votes`."
+    "labels use same_probability of the learner, or the metric that `probmetric fit "
+    "--store-votes` writes."
 )
 
 
@@ -62,7 +60,7 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
     check_odds(prior_odds)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
-            f"prior_odds must be None for the {link.kind} link of "
+            f"prior_odds must be None for a {link.kind} link fitted to "
             f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. After a fit to class "
             "labels use same_probability(..., new_classes=True, prior_odds=...). For "
             "your own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."

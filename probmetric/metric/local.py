@@ -117,9 +117,9 @@ class LocalMahalanobis(MetricBase):
     """Squared distance under a matrix that depends on the query (Eq. 1).
 
     The matrix is chosen to remove the leading bias of nearest-neighbor class
-    probabilities (``GLML``). This holds to second order in the distance to the
-    neighbor, if the class densities are correct. A *negative* bias makes the error
-    smaller than the asymptotic error. The rules remove it too (maths 2.3, caveats).
+    probabilities (``GLML``). If the class densities are correct, the bias is removed to
+    second order in the distance to the neighbor. A *negative* bias, with which the
+    error is smaller than the asymptotic error, is removed too (maths 2.3, caveats).
 
     Parameters
     ----------
@@ -135,7 +135,8 @@ class LocalMahalanobis(MetricBase):
         Weight γ ≥ 0 of the base metric FᵀF. With a local matrix A of size D, the sum is
         γI + D·A/tr A in transformed coordinates. With ∞ only the base metric is used.
     epsilon : array of shape (), default 0.05
-        Ridge penalty > 0 of the rule "regularised", relative to B².
+        Ridge penalty ε > 0 of the rule "regularised" (Eq. 6 of ``metric.glml``). The
+        bias matrix B is first divided by its Frobenius norm over √D.
     rule : str
         "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised" or
         "fisher" (Fisher information of the class probabilities). See ``GLML``.
@@ -171,13 +172,13 @@ class LocalMahalanobis(MetricBase):
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise if ‖z‖ is 1e75 or more: A(z) has fourth powers of z."""
+        """Raise if ‖z‖ is 1e75 or more, because A(z) has fourth powers of z."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
-                f"{name} must have coordinates below 1e75 after centering and scaling "
-                f"(fourth powers must not overflow), got {np.abs(X).max():.3g}. "
+                f"{name}: coordinates must be below 1e75 after centering and scaling, "
+                f"because larger fourth powers overflow, got {np.abs(X).max():.3g}. "
                 "Rescale the points."
             )
 
@@ -189,9 +190,9 @@ class LocalMahalanobis(MetricBase):
         queries = jnp.asarray(X)
         if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
-                f"X must not be a constant of dtype {X.dtype} inside jax.jit, because "
-                "it would be computed in float32. Pass X as an argument of the jitted "
-                "function, or use jax.enable_x64."
+                "X must not be a constant inside jax.jit, got an array of dtype "
+                f"{X.dtype}, which JAX would convert to float32. Pass X as an "
+                "argument of the jitted function, or use jax.enable_x64."
             )
         if traced(self, queries):  # Also for constants of a traced function.
             return _matrices(self, queries)
@@ -244,7 +245,7 @@ class LocalMahalanobis(MetricBase):
         *,
         prepared: QueryForms | None = None,
     ) -> Float[Array, "m k"]:
-        """Return squared distances to the points P[idx] by differences (Eq. 1)."""
+        """Return squared distances to the points P[idx], from differences (Eq. 1)."""
         A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
         return _from_each(self.frame, A, Q, P, idx)
 
@@ -313,7 +314,7 @@ _frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
 def _by_chunks(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d d"]:
-    """Return A(z) of each row by programs of two sizes; once for repeated rows."""
+    """Return A(z) of each row, by programs for two sizes; repeated rows only once."""
     (n, d), side = X.shape, next((s for s in SIDES if len(X) <= s), CHUNK)
     if n == 0:
         return np.zeros((0, d, d), X.dtype)
@@ -343,8 +344,8 @@ def local_metric(
     """Return the local metric of class densities in input coordinates.
 
     ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
-    must be positive definite. ``frame="identity"`` does not transform the axes. Points
-    are centered at the mean location of the densities.
+    must be positive definite. ``frame="identity"`` does not change the axes. Points are
+    centered at the mean location of the densities.
     """
     return local_of(jnp, in_native_order(classes), rule, gamma, epsilon, frame)
 

@@ -52,8 +52,8 @@ class Mahalanobis(MetricBase):
     factor : array of shape (p, d)
         Linear map L. For an orthogonal matrix Q, QL gives the same distances as L.
     link : Link, LogLogisticLink or IsotonicLink, optional
-        Function from a squared distance to P(same): from the model, or calibrated on
-        held-out pairs. Without it, P(same) is not available.
+        Function that computes P(same) from a squared distance: the link of a model, or
+        a link calibrated on held-out pairs. Without it, P(same) is not available.
 
     Examples
     --------
@@ -163,10 +163,10 @@ class Mahalanobis(MetricBase):
 
         The index applies the linear map, and searches all points (flat L2).
         ``index.search(queries, k)`` returns *squared* distances (m, k) in float32, and
-        indices (m, k). Results may differ from ``probmetric.nearest``, which computes
-        in float64. Neighbors may be exchanged if their distances differ by less than
-        about 1e-6 of the largest distance, and ties are in no fixed order. For other
-        indices use ``transform(points)`` with the Euclidean metric.
+        indices (m, k). The order of neighbors may differ from ``probmetric.nearest``,
+        which computes in float64, if distances differ by less than about 1e-6 of the
+        largest distance. The order of ties is not fixed. For other indices use
+        ``transform(points)`` with the Euclidean metric.
 
         Parameters
         ----------

@@ -98,9 +98,8 @@ class PairSimilarity(MetricBase):
     Parameters
     ----------
     log_weights : array of shape (k,)
-        Log weight of each component. For a blend of models, components of one model
-        follow the components of the previous model. The weight of a component is then
-        multiplied by the weight of its model.
+        Log weight of each component. For a blend of models, the components are listed
+        model by model, and each weight is multiplied by the weight of its model.
     means : array of shape (k, d)
         Means of the components.
     between, noise : arrays of shape (k, d, d)
@@ -114,9 +113,8 @@ class PairSimilarity(MetricBase):
     blocks : tuple of int, optional
         Number of components of each model of a blend, or () for one model. Two
         observations are assumed to come from the same model, even if they have
-        different sources. The denominator of the log ratio is therefore the weighted
-        sum of Pr_n(Q) Pr_n(Y) over models n, where Pr_n is the density of an
-        observation under model n.
+        different sources. The denominator of the log ratio is therefore Σ_n π_n Pr_n(Q)
+        Pr_n(Y), for models n with weights π_n and densities Pr_n of an observation.
     calibration : Calibration, optional
         Calibration of the log ratio. By default the log ratio of the model is used.
 
@@ -260,8 +258,8 @@ class PairSimilarity(MetricBase):
         check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
-                "likelihood_ratios requires the same measurement noise for questioned "
-                "and known items, got a metric with a second noise (noise_other). Use "
+                "noise_other must be None for likelihood_ratios, which assumes the "
+                "same noise for questioned and known items, got an array. Use "
                 "TwoStageMixture(database_noise=1)."
             )
         left = items_of(questioned, questioned_items, "questioned")
@@ -310,7 +308,7 @@ class PairSimilarity(MetricBase):
     def refine(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"], idx: Int[Array, "m s"]
     ) -> Float[Array, "m s"]:
-        """Return the negative scores of queries with selected rows, by differences."""
+        """Return the negative scores of queries and selected rows, from differences."""
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
         return -self._rows(A, Y, self.score)

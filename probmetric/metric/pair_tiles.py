@@ -33,10 +33,9 @@ GROUP = 8
 def _factors(
     reg: Regression, Q: Array, P: Array, log_q: Array, log_y: Array
 ) -> tuple[Array, Array]:
-    """Return factors (k, ·, d + 2): their products are log densities less log_q, log_y.
+    """Return factors (k, ·, d + 2) whose products are log densities.
 
-    These are Eq. (3) of ``densities.pair``. Terms of a row or a column are part of the
-    product: adding them to every entry would take as long as the exponential.
+    See Eq. (3) of ``densities.pair``. Marginal log densities of both are subtracted.
     """
     F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, white = (
@@ -53,9 +52,8 @@ def _factors(
 def _log_sum(F: Array, G: Array, best: Array | None = None) -> Array:
     """Return log Σ_k exp(F_ki · G_kj) (m, n) of a tile.
 
-    Exponentials are summed without subtracting the maximum, unless a sum in the tile
-    overflows or is so small that terms may have underflowed.
-    With ``best`` (n,), only component best[j] counts for element j (hard assignment).
+    The maximum is subtracted only if a sum in the tile overflows or may underflow. With
+    ``best`` (n,), only component best[j] counts for element j (hard assignment).
     """
     k = len(F)
     if best is not None:
@@ -202,8 +200,7 @@ def _tiled[R, C](
 ) -> Array:
     """Apply ``function(rows, columns)`` tile by tile.
 
-    Arrays are cut along their second-to-last axis. The last tile of a strip overlaps
-    the tile before it: all tiles have the same size, without padding.
+    The last tile of a strip overlaps the tile before it, so all have the same size.
     """
     m, n = (jax.tree.leaves(tree)[0].shape[-2] for tree in (rows, columns))
     a, b = (max(-(-size // tile), 1) for size in (m, n))

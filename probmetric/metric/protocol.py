@@ -206,9 +206,8 @@ def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a metric's method as ``numpy_in_numpy_out``, and check its arguments.
 
     All positional arguments except ``idx`` are points. Their shape must match the
-    annotation and the metric's number of features. Lists and integers are converted to
-    floats, because differences of uint8 are modulo 256. A NumPy result with NaN or
-    infinity raises ValueError.
+    annotation and the number of features. Lists and integers are converted to floats. A
+    NumPy result with NaN or infinity raises ValueError.
     """
     return _checked(function, infinite=False)
 

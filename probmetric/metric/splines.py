@@ -108,7 +108,7 @@ def gaps(
     knots: Float[Array, "c k"],
     coordinates: Coordinates | None = None,
 ) -> Float[Array, "N c k"]:
-    """Return |I_k(x) - I_k(y)| of pairs of rows, last the I-splines of distance."""
+    """Return |I_k(x) - I_k(y)| of pairs of rows; the last row is the distance."""
     if coordinates is None:
         splines = i_splines(X, knots)
         return abs(splines[i] - splines[j])
@@ -155,7 +155,7 @@ class SplineCityBlock(MetricBase):
     heights : array of shape (d, k)
         Heights θ ≥ 0 of the I-splines, in the order of ``knots``.
     link : Link, optional
-        Function from the distance (not squared) to P(same). In a generalized
+        Function that computes P(same) from the distance (not squared). In a generalized
         dissimilarity model P(same) is 1 - E[dissimilarity].
     coordinates : Coordinates, optional
         Two features that are the coordinates of a site.

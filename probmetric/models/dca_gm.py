@@ -65,14 +65,6 @@ class DCAGMParams(NamedTuple):
     ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A missing
     component has log β = -inf. ``fisher`` (p, p) is the Fisher matrix J_y averaged over
     the training points, or None before a fit.
-
-    Examples
-    --------
-    >>> mu, one = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
-    >>> half, zero = np.log([0.5, 0.5]), np.zeros((2, 1))
-    >>> params = DCAGMParams(np.eye(1, 2), half, zero, mu, one)
-    >>> np.exp(log_weight(params)).round(4).tolist()
-    [[0.5], [0.5]]
     """
 
     A: Float[Array, "p d"]
@@ -99,11 +91,6 @@ class DCAGMPrior(NamedTuple):
 
     ``mean`` is A0, the prior mean of A. The prior standard deviation of an entry of A
     is c/√λ. ``present[c, k]`` is True if class c has a component k.
-
-    Examples
-    --------
-    >>> DCAGMPrior(jnp.zeros((1, 2)), jnp.ones((2, 1), bool), c=6.0, lam=9.0).mu_scale
-    3.0
     """
 
     mean: Float[Array, "p d"]
@@ -336,8 +323,8 @@ def _metric_of(
         )
     if params.fisher is None:
         raise ValueError(
-            "X must be the points over which the metric is averaged if params.fisher "
-            "is None, got None"
+            "X is required if params.fisher is None, got None. Pass the points over "
+            "which the metric is averaged"
         )
     in_whitened = half.T @ params.fisher @ half
     factor = root_of(xp, in_whitened) @ whitened

@@ -64,12 +64,6 @@ class NIWPrior(NamedTuple):
         Degrees of freedom ν > d - 1 (for "diagonal": ν > 0).
     alpha : float
         Dirichlet concentration of every class, > 0.
-
-    Examples
-    --------
-    >>> prior = NIWPrior(jnp.zeros(2), jnp.eye(2), kappa=1.0, nu=5.0)
-    >>> (prior.Psi / (prior.nu - 2 - 1)).diagonal().tolist()  # Mean of a covariance
-    [0.5, 0.5]
     """
 
     mean: Float[Array, "d"]
@@ -102,13 +96,6 @@ class GaussianClassesParams(NamedTuple):
     """Parameters: weights (c,), mean (c, d), chol (c, d, d) or (1, d, d) when tied.
 
     ``chol`` has lower Cholesky factors of the covariances.
-
-    Examples
-    --------
-    >>> mean, tied = jnp.array([[-1.0], [1.0]]), jnp.ones((1, 1, 1))
-    >>> params = GaussianClassesParams(jnp.array([0.5, 0.5]), mean, tied)
-    >>> to_densities(params).factor.ravel().tolist()  # One per class
-    [1.0, 1.0]
     """
 
     weights: Float[Array, "*s c"]

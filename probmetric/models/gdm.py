@@ -13,20 +13,15 @@ among m units is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
-1 - E[dissimilarity] = e^{-t} is the log link of LCA, but t is a sum of absolute
-differences of curves, a city-block distance, instead of a quadratic form. The exponent
-t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b, θ). θ and b
-have half-normal priors.
+This is the log link of LCA, but with a city-block distance of curves instead of a
+quadratic form. t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b,
+θ). θ and b have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
+I_k(distance of the two places), with the last row of θ and of the knots.
 
-With ``coordinates``, t also has the term s_D(distance of the two places): Σ_k θ_Dk
-I_k(distance), with the last row of θ and of the knots. t stays linear in (b, θ).
-
-s_f is identified up to a constant, chosen such that it begins at 0. Its height Σ_k θ_fk
-is the effect of covariate f over its whole range, with the other covariates fixed.
-
-The units of a pair are not independent given t, and pairs share sites. The posterior
-under the likelihood in Eq. (3) is therefore too narrow; ``inference.gdm`` resamples
-sites.
+s_f is identified up to a constant, and begins at 0. Its height Σ_k θ_fk is the effect
+of covariate f over its whole range, with the other covariates fixed. The units of a
+pair are not independent given t, and pairs share sites. The posterior under Eq. (3) is
+therefore too narrow, and ``inference.gdm`` resamples sites.
 
 References
 ----------
@@ -59,14 +54,7 @@ __all__ = ["GDMParams", "GDMPrior", "gdm", "simulate", "to_metric"]
 
 
 class GDMParams(NamedTuple):
-    """Parameters: b (), heights θ (d, k), and the knots (d, k) of the splines.
-
-    Examples
-    --------
-    >>> params = GDMParams(np.array(0.7), np.ones((1, 2)), np.array([[0.0, 4.0]]))
-    >>> to_metric(params)(np.zeros(1), np.full(1, 4.0))  # Both splines rise to 1.
-    2.0
-    """
+    """Parameters: b (), heights θ (d, k), and the knots (d, k) of the splines."""
 
     b: Float[Array, ""] | float
     theta: Float[Array, "d k"]
@@ -79,11 +67,6 @@ class GDMPrior(NamedTuple):
 
     The knots come from the data (quantiles of each covariate). With ``coordinates``,
     the last row belongs to the distance between two places.
-
-    Examples
-    --------
-    >>> GDMPrior(np.array([[0.0, 1.0]]), scale=2.0).b_scale
-    1.0
     """
 
     knots: Float[Array, "d k"]
@@ -133,10 +116,7 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
 def height(
     theta: Float[Array, "*s d k"], knots: Float[Array, "d k"]
 ) -> Float[Array, "*s d"]:
-    """Return the total increase Σ_k θ_fk of the curve of each covariate.
-
-    I-splines with zero width are left out.
-    """
+    """Return the total increase Σ_k θ_fk of each curve (splines of width > 0)."""
     last = jnp.asarray(knots)
     top = i_splines(last[:, -1], last)
     return jnp.sum(jnp.asarray(theta) * top, -1)

@@ -52,15 +52,7 @@ __all__ = [
 
 
 class HierarchicalLCAParams(NamedTuple):
-    """Linear maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0.
-
-    Examples
-    --------
-    >>> W = jnp.eye(1, 2)
-    >>> params = HierarchicalLCAParams(W, jnp.stack([W, 2 * W]), jnp.log(0.5), 0.5)
-    >>> params.W_groups[1].tolist()  # The map of the second group
-    [[2.0, 0.0]]
-    """
+    """Linear maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0."""
 
     W: Float[Array, "p d"]
     W_groups: Float[Array, "G p d"]
@@ -74,11 +66,6 @@ class HierarchicalLCAPrior(NamedTuple):
     ω is the spread of the groups: an entry of the map W_g of a group has standard
     deviation ωc around the common map W, where c is the scale of the prior of W. With
     the default scale ½, ω < 1 with 95% probability.
-
-    Examples
-    --------
-    >>> HierarchicalLCAPrior(LCAPrior(jnp.eye(2))).spread
-    0.5
     """
 
     common: LCAPrior
@@ -163,11 +150,7 @@ def _log_probability(
 
 @numpy_in_numpy_out
 def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
-    """Return M, ``M_group`` (G, d, d), b and the spread.
-
-    ``M_group`` and b are identified by the likelihood. The common M and the spread
-    describe the distribution of groups.
-    """
+    """Return M, ``M_group`` (G, d, d), b and the spread."""
     W, eta = params.W_groups, 1 + 2 * jnp.exp(params.log_sigma2)
     common = identified_of(LCAParams(params.W, params.log_sigma2))
     return {**common, "M_group": W.mT @ W / eta, "spread": params.spread}

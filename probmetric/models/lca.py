@@ -63,13 +63,7 @@ __all__ = [
 
 
 class LCAParams(NamedTuple):
-    """Parameters: W (p, d), log σ² (), κ² ().
-
-    Examples
-    --------
-    >>> to_metric(LCAParams(np.eye(1, 2), np.log(0.5))).factor.round(4).tolist()
-    [[0.7071, 0.0]]
-    """
+    """Parameters: W (p, d), log σ² (), κ² ()."""
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -90,12 +84,6 @@ class LCAPrior(NamedTuple):
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
     uses the data twice). For simulations and prior predictive checks, set ``mean`` and
     ``c`` without the data.
-
-    Examples
-    --------
-    >>> prior = LCAPrior(np.eye(2), c=3.0)
-    >>> prior.lam
-    10.0
     """
 
     mean: Float[Array, "p d"]
@@ -174,10 +162,10 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
 
     W is the linear map, and H a reflection. W and HW have the same likelihood, but
     different prior densities p. The posterior under ``prior`` therefore has two modes
-    with different heights and different metrics M. If p < d, no sampler moves between
-    the two modes. Under the mixture, M and b have *the same posterior distribution* as
-    under ``prior``. The two modes are then mirror images, so chains at either mode
-    agree. Use it to sample ``lca`` with other samplers. ``pm.sample`` uses it
+    with different heights and different metrics M. If W has fewer rows than columns, no
+    sampler moves between the two modes. Under the mixture, M and b have *the same
+    posterior distribution*, but the two modes are mirror images, so chains at either
+    mode agree. Use it to sample ``lca`` with other samplers. ``pm.sample`` uses it
     automatically.
 
     Parameters
@@ -402,8 +390,9 @@ def lca(
     pairs : Pairs
         The distribution of y is ``Coincidence``, or binomial if there are ``trials``.
     prior : LCAPrior or Distribution
-        ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
-        d) is the prior of W, with the default prior of log b.
+        ``lam`` of an LCAPrior can be a Distribution. Instead of an LCAPrior, a
+        Distribution of event shape (p, d) can be passed as the prior of W. The prior of
+        log b is then the default.
     latent : bool, default=False
         Sample z and z' explicitly instead of integrating them out. It does not support
         counts, because all judgments of a pair would share one z.

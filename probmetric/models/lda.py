@@ -37,13 +37,6 @@ class LDAParams(NamedTuple):
         ``factor``.
     mean, within, weights : arrays of shape (c, d), (d, d) and (c,)
         Class means, covariance within classes, and class weights.
-
-    Examples
-    --------
-    >>> one, mean = np.ones((1, 1)), np.array([[-1.0], [1.0]])
-    >>> params = LDAParams(one / 2, np.ones(1), mean, 4 * one, np.array([0.5, 0.5]))
-    >>> to_metric(params).matrix.tolist()  # UUᵀ = Σ_W⁻¹
-    [[0.25]]
     """
 
     factor: Float[Array, "k d"]

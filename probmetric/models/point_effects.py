@@ -12,23 +12,19 @@ n points and otherwise the assumptions of ``models.lca``:
 
 e^{-b_i} is the probability that two copies of point i are called the same. Pairs are
 independent given the b_i. With the b_i integrated out, pairs that share a point are
-dependent. ω = 0 is LCA.
+dependent. ω = 0 is LCA. The b_i are log-normal, because t must be at least 0 for every
+pair. To first order in ω the a_i are N(0, (ωb/2)²).
 
-The a_i are not normal: t must be at least 0 for every pair, however close, for e^{-t}
-to be a probability. This holds if and only if all a_i ≥ -b/2 (except for one point).
-The b_i are therefore log-normal; to first order in ω the a_i are N(0, (ωb/2)²).
-
-Effects add up in t, so the effects of two new points are integrated out separately:
+The effects of two new points are integrated out separately:
 
     P(same | two new points) = exp(-(b' + D/2)),   b' = -2 log E[e^{-b_i/2}] :     (3)
 
-Eq. (3) is LCA's link with a different intercept, b' ≤ E[b_i]. The distance does not
-change.
+LCA's link with another intercept, b' ≤ E[b_i]. The distance does not change.
 
 References
 ----------
-Hoff, "Bilinear Mixed-Effects Models for Dyadic Data", JASA 2005, for effects of the
-two members of a pair; White, Frye, Slingsby, Silander and Gelfand, "Generative Spatial
+Hoff, "Bilinear Mixed-Effects Models for Dyadic Data", JASA 2005, for effects of the two
+members of a pair; White, Frye, Slingsby, Silander and Gelfand, "Generative Spatial
 Generalized Dissimilarity Mixed Modelling (spGDMM)", Methods in Ecology and Evolution
 2023, for random effects of sites with the same link.
 """
@@ -69,15 +65,7 @@ __all__ = [
 
 
 class PointEffectsParams(NamedTuple):
-    """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1).
-
-    Examples
-    --------
-    >>> log_sigma2, u = np.log(np.expm1(2.0) / 2), np.log([1.0, 3.0])  # b = 1
-    >>> params = PointEffectsParams(np.eye(1), log_sigma2, np.asarray(1.0), effects=u)
-    >>> identified(params)["b_point"].round(4).tolist()  # b e^u
-    [1.0, 3.0]
-    """
+    """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1)."""
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -91,11 +79,6 @@ class PointEffectsPrior(NamedTuple):
     With the default scale 1, most b_i differ from b by less than a factor of 50 (with
     95% prior probability). The prior median of ω is 0.67, which corresponds to a factor
     of two in b_i.
-
-    Examples
-    --------
-    >>> PointEffectsPrior(LCAPrior(np.eye(1))).spread
-    1.0
     """
 
     common: LCAPrior

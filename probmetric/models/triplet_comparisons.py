@@ -8,8 +8,8 @@ distances and the probability that y = k is the response are
     P(y = k) = e^{-D_k} / Σ_l e^{-D_l},        k, l = 0, ..., K - 1.                (2)
 
 *Triplets*, "a is nearer to p than to q", have an anchor a and two points p, q (``near``
-and ``far``), and the alternatives δ_1 = x_a - x_p (y = 1, "near is nearer") and
-δ_0 = x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
+and ``far``), and the alternatives δ_1 = x_a - x_p (y = 1, "near is nearer") and δ_0 =
+x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
 
     t = log P(y = 1) / P(y = 0) = D_0 - D_1.                                       (3)
 
@@ -21,24 +21,20 @@ pair. They have a third alternative,
 
     δ_2 = x_p - x_q,        y = 1, 0, 2 if q, p, a is the odd one.                 (4)
 
-If y is not 2, it has the log odds of the triplet, Eq. (3): the third pair does not
-change the comparison of the other two. All orders of the three objects give the same
-model.
+If y is not 2, it has the log odds of the triplet, Eq. (3). All orders of the three
+objects give the same model.
 
-The model has no slope: the scale of M is identified (W only up to rotation), and a
-difference of 1 in squared distance is log odds of 1. Consistent responses give a large
-M. There is no intercept. A *lapse* is a response that ignores the objects, and each
-alternative is equally probable. With lapse rate ε in [0, 1), the probability of a
-response is
+The scale of M is identified (W only up to rotation): a difference of 1 in squared
+distance is log odds of 1, and consistent responses give a large M. A *lapse* is a
+response that ignores the objects, with all alternatives equally probable. With lapse
+rate ε in [0, 1), the probability of a response is
 
     P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
 
-Without a lapse rate (ε = 0), a random response to points that are clearly apart is an
-outlier, and the scale of M decreases. A lapse rate that is not known has a prior,
+If ε is 0, a random response to points that are clearly apart is an outlier, and the
+scale of M decreases. A lapse rate that is not known has a prior, and is sampled as u,
 
-    ε ~ Beta(α, β),        u = log(ε/(1 - ε)),                                     (6)
-
-and is sampled as u. Psychometric functions have the prior Beta(1, 10).
+    ε ~ Beta(α, β),        u = log(ε/(1 - ε)).                                     (6)
 
 *Raters* r = 1..R can differ in sharpness s_r > 0: a response of rater r has s_r D_k
 instead of D_k in Eq. (2), so s_r multiplies the log odds of Eq. (3). With contrasts B
@@ -60,8 +56,8 @@ Zheng, Pereira, Baker and Hebart, "Revealing interpretable object representation
 human behavior" (SPoSE), ICLR 2019, for Eq. (2) of three pairs, with scalar products
 instead of -D; Schütt, Harmeling, Macke and Wichmann, "Painfree and accurate Bayesian
 estimation of psychometric functions for (potentially) overdispersed data", Vision
-Research 122, 2016, for the prior of lapses; Whitehill, Ruvolo, Wu, Bergsma and
-Movellan, "Whose Vote Should Count More", NIPS 2009, for a factor of the log odds of
+Research 122, 2016, for the prior Beta(1, 10) of lapses; Whitehill, Ruvolo, Wu, Bergsma
+and Movellan, "Whose Vote Should Count More", NIPS 2009, for a factor of the log odds of
 each rater.
 """
 
@@ -98,11 +94,6 @@ class TripletParams(NamedTuple):
 
     ``lapse_rate`` is ε if it was learned, and None if it is an argument of the model.
     ``sharpness`` are s_r of Eq. (7), or None if raters do not differ.
-
-    Examples
-    --------
-    >>> to_metric(TripletParams(2 * jnp.eye(1))).matrix.tolist()  # M = WᵀW
-    [[4.0]]
     """
 
     W: Float[Array, "p d"]
@@ -119,11 +110,6 @@ class TripletPrior(NamedTuple):
 
     ``lapse`` are α and β of the prior of the lapse rate, Eq. (6), if it is learned.
     ``spread`` is ω of Eq. (7) for each rater (equal entries), if raters differ.
-
-    Examples
-    --------
-    >>> TripletPrior(jnp.eye(2), c=6.0).lam
-    1.0
     """
 
     mean: Float[Array, "p d"]

@@ -49,15 +49,7 @@ type Covariance = Literal["free", "proportional"]
 
 
 class TwoStageParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), within covariance W and between B (k, d, d).
-
-    Examples
-    --------
-    >>> B, W = 3 * np.ones((1, 1, 1)), np.ones((1, 1, 1))
-    >>> params = TwoStageParams(np.ones(1), np.zeros((1, 1)), within=W, between=B)
-    >>> invariant(params)["covariance_total"].tolist()  # B + W
-    [[4.0]]
-    """
+    """Weights c (k,), means μ (k, d), within covariance W and between B (k, d, d)."""
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -73,13 +65,6 @@ class TwoStagePrior(NamedTuple):
     For "proportional", and for single instances: Σ_k ~ InverseWishart(df, scale), μ_k ~
     N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` acts as a covariance
     floor: it prevents a component from collapsing on one point.
-
-    Examples
-    --------
-    >>> I = np.eye(1)
-    >>> prior = TwoStagePrior(1.0, np.zeros(1), 0.01, 4.0, I, 4.0, within_scale=I)
-    >>> (prior.scale / (prior.df - 1 - 1)).tolist()  # Mean of B_k
-    [[0.5]]
     """
 
     concentration: Float[Array, ""] | float

@@ -1,17 +1,16 @@
 """Merge a block of points into the k best candidates of each query.
 
-Under a Mahalanobis metric few points of a block beat the k-th best u of a query (k/s of
-them in the s-th block). A matrix product therefore screens each block: with z and v the
-centered images of a query and a point, a point can only enter if
+Under a Mahalanobis metric few points of a block are nearer than the k-th best u of a
+query (k/s of them in the s-th block). A matrix product therefore screens each block.
+With z and v the centered images of a query and a point, a point can only enter if
 
     |v|² - 2 z·v ≤ u + τ - |z|²,                                                   (1)
 
-τ the bound on rounding, Eq. (2) of ``linear``. A product in float32 takes half the time
-and needs 4 ε₃₂ (p + 8) max(|z|², |v|²) more. Pairs that pass are computed from
-differences as in ``linear``, and merged by (value, row): the result does not depend on
-the screen. Queries with fewer than k candidates so far use the search of ``linear``.
-
-Tiles of queries are independent and run in as many threads as BLAS has.
+where τ is the bound on rounding, Eq. (2) of ``linear``. A product in float32 takes half
+the time, and needs 4 ε₃₂ (p + 8) max(|z|², |v|²) more. Pairs that pass are computed
+from differences as in ``linear``, and merged by (value, row). The result does not
+depend on the screen. Queries with fewer than k candidates use the search of ``linear``.
+Tiles of queries are independent, and run in as many threads as BLAS has.
 
 Memory in numbers of 8 bytes: as ``linear``; 2 (m + b)(p + 1) + m d for the images of m
 queries and b points; and per thread 2 ``SIDE``² for a tile of the product and twice
@@ -113,7 +112,7 @@ class Candidates:
         near: Float[np.ndarray, "n"],
         index: Int[np.ndarray, "n"],
     ) -> None:
-        """Merge single entries of queries in any order."""
+        """Merge single entries of queries, in any order."""
         k = self.near.shape[1]
         order = np.lexsort((index, near, queries))
         which, first, count = np.unique(
@@ -137,8 +136,8 @@ def merge(results: Sequence[Sequence[np.ndarray]], k: int) -> tuple[np.ndarray, 
 class Block:
     """A block of points X, queries Q, and their images under one metric (cached).
 
-    ``number`` (b,) are row numbers of the points in the dataset; ``excluded`` (m,) is
-    the row number that each query must not return, in any block.
+    ``number`` (b,) are row numbers of the points in the dataset. ``excluded`` (m,) is
+    the row number that each query must not return.
     """
 
     def __init__(
@@ -154,7 +153,7 @@ class Block:
 
     @cached_property
     def images(self) -> tuple[float, Screens]:
-        """Factor that scales squares in Eq. (1), and the screens (float32, float64)."""
+        """Return the scale of squares in Eq. (1), and screens (float32, float64)."""
         L, center = self.L, self.X.mean(0)
         V, Z = (centered_images(L, A, center) for A in (self.X, self.Q))
         largest = max(np.abs(A).max() for A in (V, Z))
@@ -173,7 +172,7 @@ class Block:
         )
 
     def within(self, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
-        """Return the points of some runs and their ascending row numbers."""
+        """Return the points of some ranges of rows, and their ascending row numbers."""
         if len(runs) == 1 and np.all(np.diff(self.number[runs[0]]) > 0):
             return self.X[runs[0]], self.number[runs[0]]
         rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
@@ -291,7 +290,7 @@ def _by_place(
     queries: Int[np.ndarray, "q"],
     number: Int[np.ndarray, "b"],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield queries without an excluded point in the block, then those with one."""
+    """Yield queries whose excluded point is not in the block, then the others."""
     place, inside = np.zeros(len(queries), np.intp), np.zeros(len(queries), bool)
     if excluded is not None and len(number):
         rows = excluded[queries]

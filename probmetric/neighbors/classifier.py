@@ -81,8 +81,8 @@ def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"{name} must have the type of the classes {classes.tolist()}, and must "
-            f"not be one of them, got {label!r}. Choose another label."
+            f"{name} must have the same type as the classes {classes.tolist()}, but "
+            f"must not be one of them, got {label!r}. Choose another label."
         )
     return np.result_type(classes, labels)
 
@@ -297,14 +297,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         codes: Int[np.ndarray, "n"],
         w: Float[np.ndarray, "n"] | None,
     ) -> "KNeighborsClassifier":
-        """Fit a classifier for each metric, and become the one of largest weight."""
+        """Fit a classifier for each metric, and copy the one of largest weight."""
         if w is not None:
             raise ValueError(
                 "sample_weight must be None for a list of metrics, got weights. Use a "
                 "single metric, or no weights."
             )
         if not self.metric:
-            raise ValueError("metric must have at least one metric, got an empty list")
+            raise ValueError(
+                "metric must contain at least one metric, got an empty list"
+            )
         metrics: Any = clone(cast("Any", self.metric), safe=False)
         plain = dict.fromkeys(("novelty", "unlabeled", "class_prior"))
         parts: list[Any] = [
@@ -424,9 +426,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(same class) of pairs of points, using the class probabilities.
 
-        This is the probability that two independently drawn items with these features
-        share a class, Eq. (1) of ``neighbors.same``. It is below 1 for a point and
-        itself. For two measurements of one object use ``TwoStageMixture``.
+        P(same class) is the probability that two independently drawn items with these
+        features share a class, Eq. (1) of ``neighbors.same``. It is below 1 for a point
+        and itself. For two measurements of one object use ``TwoStageMixture``.
 
         Parameters
         ----------
@@ -492,10 +494,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
         A small p-value means that a point is far from all classes. A point between two
         classes may have a large p-value. The p-value compares the distance to the
-        nearest training point with the corresponding distances of training points, Eq.
-        (2) of ``neighbors.typicality``. If new points of the training classes follow
-        the distribution of the training points, a fraction of about α has a p-value ≤
-        α. This fraction may differ between classes.
+        nearest training point with the same distances of training points, Eq. (2) of
+        ``neighbors.typicality``. If new points of the training classes are distributed
+        as the training points, about a fraction α has a p-value ≤ α. This fraction may
+        differ between classes.
 
         With at most 1000 training points, a learner as ``metric`` is refitted in five
         folds. Otherwise the metric is not refitted, and p-values are too small if it

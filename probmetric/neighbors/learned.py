@@ -61,14 +61,14 @@ def metric_for(
             method = getattr(metric, "get_metric", None)
             if method is None or _needs_arguments(method):
                 raise ValueError(
-                    f"metric must be a learner with get_metric(), got {name}"
+                    f"metric must be a learner with a method get_metric(), got {name}"
                 )
             learner = _fitted(metric, X, labels, w)
             return learner.get_metric(), learner
         check_choice("draws", draws, ("prediction", "intervals"))
         if not hasattr(metric, "posterior_metric"):
             raise ValueError(
-                f"draws must be None for {name} (without posterior), got {draws!r}"
+                f"draws must be None for {name}, which has no posterior, got {draws!r}"
             )
         learner = _fitted(metric, X, labels, w)
         return learner.posterior_metric(draws), learner
@@ -91,10 +91,7 @@ def _fitted(
     labels: ArrayLike | None,
     w: ArrayLike | None = None,
 ) -> Any:
-    """Fit a clone, without a second warning about labels that the caller checked.
-
-    Learners without ``sample_weight`` count each row once.
-    """
+    """Fit a clone, without repeating a warning about labels."""
     new: Any = clone(learner)
     if getattr(new, "unlabeled", None) == WARN:
         new.set_params(unlabeled=None)

@@ -1,16 +1,16 @@
 """Exact nearest neighbors under a Mahalanobis metric with scikit-learn's search.
 
 Scikit-learn guarantees no order among equally near points, so its exact searches only
-select candidates. With Z = (X - x̄) Lᵀ, a search (tree in few dimensions, brute force in
-many) returns k' = k + 1 candidates per query (k + 2 if a point is excluded) and the
-distance r of the last one. Squared distances are then recomputed from differences,
-|L(q - x)|²: duplicates and mirror images tie exactly. Let u be the k-th smallest of
-them and τ a bound on the rounding of the search (in squared distances):
+select candidates. With Z = (X - x̄) Lᵀ, a search (a tree in few dimensions, otherwise
+brute force) returns k' = k + 1 candidates per query (k + 2 if a point is excluded), and
+the distance r of the last one. Squared distances are then computed again from
+differences, |L(q - x)|², so duplicates and mirror images tie exactly. Let u be the k-th
+smallest of them, and τ a bound on the rounding of the search (in squared distances):
 
     every point that is no candidate lies at r² - τ or further.                    (1)
 
-If u < r² - τ the row is settled. Otherwise all points within √(u + τ) come from a
-radius query and are recomputed and sorted, which finds every tie. With R the largest
+If u < r² - τ, the k nearest are found. Otherwise all points within √(u + τ) come from a
+radius query and are sorted in the same way, which finds every tie. With R the largest
 ‖z‖, A the largest ‖L‖ (‖x - x̄‖ + ‖x̄‖), which bounds the cancellation in z, p and d
 the shape of L and ε the spacing of floats at 1,
 

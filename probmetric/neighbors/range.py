@@ -25,9 +25,9 @@ def check_size(metric: Dissimilarity, X: Float[np.ndarray, "n d"], name: str) ->
     size = np.concatenate(sizes).max()
     if not size < LARGEST:
         raise ValueError(
-            f"{name} must be below 1e150 before and after the linear map of the "
-            f"metric, got {size:.3g} (the largest entry of {name} is "
-            f"{largest.max():.3g}). {RESCALE}"
+            f"{name}: entries must be below 1e150, before and after the linear map of "
+            f"the metric, got {size:.3g} (largest entry {largest.max():.3g}). "
+            f"{RESCALE}"
         )
 
 
@@ -51,8 +51,8 @@ def check_found(
     if not np.isfinite(D).all():
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(
-            "points must have finite dissimilarities from the queries, got infinity "
-            f"(the largest entry of both is {size:.3g}). {RESCALE}"
+            "points: dissimilarities must be finite, got infinity (largest entry of "
+            f"points and queries {size:.3g}). {RESCALE}"
         )
     row, column = np.nonzero(np.abs(D) < SMALLEST**2)
     check_lost(metric, Q[row], P[index[row, column]])
@@ -72,7 +72,7 @@ def check_lost(
         factor = np.ldexp(factor, -np.frexp(np.abs(factor).max())[1])
         if any(np.sum(delta * row, -1).any() for row in factor):
             raise ValueError(
-                "points must be equal, or more than 1e-150 apart, got "
-                f"{np.abs(Q - P).max():.3g} (the largest entry of points is "
+                "points: two points must be equal or more than 1e-150 apart, got "
+                f"{np.abs(Q - P).max():.3g} (largest entry of points "
                 f"{np.abs(P).max():.3g}). {RESCALE}"
             )

@@ -121,9 +121,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         classes = quantile_codes(values, self.n_bins)
         if hasattr(self.metric, "fit") and not classes.any():
             raise ValueError(
-                "y must have enough distinct values to make two classes of at least 2 "
-                f"points for {type(self.metric).__name__}, got "
-                f"{len(np.unique(values))} values in n_samples = {n}. Use metric=None."
+                "y must have enough distinct values for two classes with at least 2 "
+                f"points, which {type(self.metric).__name__} requires, got "
+                f"{len(np.unique(values))} values (n_samples = {n}). Use metric=None."
             )
         self.metric_, self.learner_ = metric_for(
             self.metric, self.draws, X, classes, P.shape[1]

@@ -5,11 +5,10 @@ training data, the classes of two points are independent, so
 
     P(same) = Σ_c p_c(x) p_c(x'),        next to a point of known label y: p_y(x).  (1)
 
-This is the probability that two independently drawn items with these features share a
-class. It is below 1 for a point and itself, and it need not decrease with distance. A
-point that equals a training row has the label of that row (the shares of the labels,
-by weight, if equal rows have several). If both points equal training rows, both use
-leave-one-out probabilities: equal rows have the mean over the rows left out, by weight.
+P(same) is below 1 for a point and itself, and need not decrease with distance. A point
+that equals a training row has the label of that row. If equal rows have several labels,
+their shares are used, by weight. If both points equal training rows, both use
+leave-one-out probabilities, averaged over equal rows by weight.
 """
 
 from collections.abc import Callable

@@ -1,35 +1,32 @@
 """Exact nearest neighbors under any metric: tiles of ``pairwise``, the k best so far.
 
-A kind whose ``pairwise`` rounds coarsely (a GEMM form) may provide
-``refine(Q, P, candidates) -> (m, k')`` in difference form. A shortlist by ``pairwise``
-is then reranked by it, and doubled until the k-th refined value lies below the last of
-the shortlist by more than eight times the largest difference between the two. JAX
-traces ``refine`` as it traces ``pairwise``. P contains only the candidates of a tile,
-as many at a time as make ``REFINED`` numbers.
+A metric whose ``pairwise`` has large rounding errors (a matrix product) may provide
+``refine(Q, P, candidates) -> (m, k')``, which computes differences. It then ranks a
+shortlist by ``pairwise`` again. The shortlist is doubled until no other point can be
+nearer: the k-th refined value must lie below the last of the shortlist by more than
+eight times the largest difference between the two. P contains only the candidates of a
+tile, as many at a time as make ``REFINED`` numbers.
 
 Quantities that depend only on the queries (the matrices of a local metric) are computed
-once per tile of queries, for the scan, all longer shortlists, and ``refine``.
+once per tile of queries, for the scan, longer shortlists, and ``refine``.
 
 ``keep_best`` merges a tile into the k best of each row on the host. After s tiles only
-about k/s entries per row of the next one enter: a tile costs one comparison per entry
-and a sort of the few that pass. ``jax.lax.top_k`` on a CPU in float64 sorts everything,
-which takes several times as long as the matrix product of the tile. Entries are ordered
-by (value, column). Tiles must come in ascending order of columns: earlier entries then
-have lower columns, and stable sorts break ties. NaN means "no entry"; rows with fewer
-than k entries are filled with NaN.
+about k/s entries per row of the next tile enter, so a tile costs one comparison per
+entry and a sort of the few that pass. (``jax.lax.top_k`` on a CPU in float64 sorts
+everything, which takes several times as long as the matrix product.) Entries are
+ordered by (value, column). Tiles must come in ascending order of columns. NaN means "no
+entry".
 
 Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² (or 9 k' if
 larger) besides the memory of ``pairwise`` for t² pairs. If k > t / 2, tiles have k'
-points and fewer queries. Two t² are a tile and the next one, which is computed
-meanwhile; 4 t² are the worst case of ``keep_best``; the rest are the shortlists and the
-shared quantities: for a local metric t (D² + f) numbers more, f = D(D+1)/2 + D. Shapes
-are padded to few sizes (``bucket``): new numbers of points seldom compile again.
+points and fewer queries. For a local metric, t (D² + f) numbers more, f = D(D+1)/2 + D.
+Shapes are padded to few sizes (``bucket``): new numbers of points seldom compile again.
 
 Local metrics have a different matrix at every query, near their base metric FᵀF (F is
 ``frame``). A user's shortlist contains the m nearest points under FᵀF, which the local
 metric then orders by differences. The result is *not* exact: a point that is near under
-the query's matrix may be far under FᵀF. Memory in numbers of 8 bytes: 2 m per query,
-8 t² for ``nearest_linear``, and 2 t m' d for t m' ≤ t² candidates at a time.
+the query's matrix may be far under FᵀF. Memory in numbers of 8 bytes: 2 m per query, 8
+t² for ``nearest_linear``, and 2 t m' d for t m' ≤ t² candidates at a time.
 """
 
 from collections.abc import Callable
@@ -157,11 +154,7 @@ _ready = jax.jit(ready, compiler_options=COMPILED_SOON)
 
 
 def ready_alone(metric: Dissimilarity, Q: Float[np.ndarray, "q d"]) -> Any:
-    """Compute ``ready`` with one BLAS thread per XLA thread.
-
-    XLA decomposes a batch of small matrices in parallel by LAPACK calls; OpenBLAS would
-    start threads inside each and slow them down. XLA's own products do not use BLAS.
-    """
+    """Compute ``ready`` with one BLAS thread per XLA thread, which is faster."""
     with jax.enable_x64(True), one_blas_thread():
         if hasattr(metric, "prepare_alone"):
             return metric.prepare_alone(Q)  # pyright: ignore[reportAttributeAccessIssue]
@@ -266,11 +259,11 @@ def settle(
 ) -> tuple[
     Float[np.ndarray, "q k"], Int[np.ndarray, "q k"], Int[np.ndarray, "q k"], bool
 ]:
-    """Rerank a shortlist by ``refine``, and check whether other points can be nearer.
+    """Rank a shortlist by ``refine``, and check whether other points can be nearer.
 
     ``near`` and ``index`` are the shortlist by ``pairwise``, in order; ``place`` are
-    positions in P. Returns the k best of each, and False if a point that is not in the
-    shortlist can be nearer.
+    positions in P. Returns the k best of each query, and False if a point that is not
+    in the shortlist can be nearer.
     """
     exact = _refined(metric, Q, P, place, shared)
     refuse_nan(np.isnan(exact).any(), Q, P)

@@ -1,7 +1,7 @@
 """Exact nearest neighbors under any metric; memory does not grow with m · n.
 
-Neighbors are ordered by (dissimilarity, index). If points are equally near, the lower
-index comes first, also if only one of them can be the k-th neighbor.
+Neighbors are ordered by (dissimilarity, index). Among equally near points the lower
+index comes first, even if only one of them can be the k-th neighbor.
 
 Mahalanobis metrics use scikit-learn's exact search (``neighbors.linear``). Other
 metrics use tiles of ``pairwise`` (``neighbors.scan``). Both modules state their memory
@@ -210,7 +210,5 @@ def check_dimension(metric: object, X: Float[np.ndarray, "n d"], name: str) -> N
     if isinstance(metric, Mahalanobis):
         factor = np.asarray(check_factor(metric.factor))
         if not np.isfinite(factor).all():
-            raise ValueError(
-                "metric must have a finite linear map (factor), got NaN or infinity"
-            )
+            raise ValueError("metric.factor must be finite, got NaN or infinity")
     check_features(metric, **{name: X})

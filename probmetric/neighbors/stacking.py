@@ -107,7 +107,7 @@ def fit_stack(
     """Fit clones of the parts to all rows, and compute their weights."""
     P = held_out(parts, X, labels, codes)
     if not P.size:
-        raise ValueError("y must have a class with at least 2 rows to stack, got none")
+        raise ValueError("y must contain a class with at least 2 rows, got none")
     return [_fitted(part, X, labels) for part in parts], stack(P, points)
 
 

@@ -1,12 +1,11 @@
 """Choose the strength of a prior on a linear map by cross-validated soft votes.
 
-A prior that counts as s points shrinks the metric to one that is not learned, the
-Euclidean distance of scaled features; s = ∞ is that metric. For each s of ``STRENGTHS``
-the learner is fitted without one fold, and the points of that fold are predicted by the
-soft votes, Eq. (1) of ``neighbors.votes``, of the others. The loss of a point is minus
-the log of the share of its class, with 0.02 of the training shares mixed in (Eq. 3
-there). Each s uses its best bandwidth b, or (``tuned_losses``) the one that the voters
-would choose.
+A prior that counts as s points shrinks the metric to the Euclidean distance of scaled
+features, which is s = ∞. For each s of ``STRENGTHS`` the learner is fitted without one
+fold, and the points of that fold are predicted by the soft votes of the others, Eq. (1)
+of ``neighbors.votes``. The loss of a point is minus the log of the share of its class,
+with 0.02 of the training shares mixed in (Eq. 3 there). Each s uses its best bandwidth
+b, or (``tuned_losses``) the bandwidth that the voters would choose.
 
 With L_i(s) the loss of point i, averaged over the repeats, and s* the s of the smallest
 mean, the choice is the largest s for which
@@ -14,15 +13,13 @@ mean, the choice is the largest s for which
     mean_i (L_i(s) - L_i(s*)) ≤ ½ sd_i (L_i(s) - L_i(s*)) / √n :                   (1)
 
 half a standard error of the paired differences. With ten points per class the smallest
-mean is mostly noise, and errors are asymmetric: too weak a prior can cost a multiple of
-the loss from too strong a one.
+mean is mostly noise, and too weak a prior costs more than too strong a prior.
 
-Folds are stratified. They depend only on the set of points, not on the order of rows or
+Folds are stratified, and depend only on the set of points, not on the order of rows or
 columns (``data.hash.canonical_order``). With more than 1000 points, all but a fold are
-used to learn, and 1000 of them, stratified by class, vote and are predicted.
-
-The rule, the grid, the folds and the half were chosen on three splits of eleven
-datasets and confirmed on other splits of them (``benchmarks/accuracy.py``).
+used to learn, and a stratified sample of 1000 points votes and is predicted. The rule,
+the grid and the folds were chosen on three splits of eleven datasets, and confirmed on
+other splits of them (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -82,11 +79,7 @@ def folds(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Fold]:
-    """Yield stratified folds; each repeat divides the points anew.
-
-    If there are fewer points than folds, each point is a fold. A fold without a point
-    to predict (each is the only one of its class) is left out.
-    """
+    """Yield stratified folds with a point to predict; each repeat divides anew."""
     order = canonical_order(X, codes) if order is None else order
     voters = some_voters(X, codes, order)
     for repeat in range(repeats):
@@ -108,7 +101,7 @@ def deal(
 ) -> Int[np.ndarray, "n"]:
     """Assign stratified folds 0..n_folds-1, and -1 to points that are alone in a class.
 
-    All rows of a group are in the fold of one of them, chosen by canonical order.
+    All rows of a group are in one fold.
     """
     if groups is not None:
         rows, unit = one_of_each(X, codes, groups)
@@ -123,7 +116,7 @@ def one_of_each(
     codes: Int[np.ndarray, "n"],
     groups: Int[np.ndarray, "n"],
 ) -> tuple[Int[np.ndarray, "g"], Int[np.ndarray, "n"]]:
-    """Return a row of each group, the first in canonical order, and all group codes."""
+    """Return one row of each group (the first in canonical order), and group codes."""
     unit = np.unique(groups, return_inverse=True)[1]
     order = canonical_order(X, codes)
     return order[np.unique(unit[order], return_index=True)[1]], unit
@@ -145,10 +138,7 @@ def by_class(
     seed: int,
     order: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Sort points by class, shuffled within, independently of their order and names.
-
-    ``order`` is ``canonical_order(X, codes)``, which takes time with many features.
-    """
+    """Sort points by class and shuffle within classes, independently of their order."""
     order = canonical_order(X, codes) if order is None else order
     order = order[np.random.default_rng(seed).permutation(len(order))]
     _, first, code = np.unique(codes[order], return_index=True, return_inverse=True)
@@ -186,9 +176,9 @@ def tuned_losses(
 ) -> Float[np.ndarray, "1 m"]:
     """Compute minus log P of each query's class at the bandwidth tuned on X.
 
-    ``KNeighborsClassifier`` chooses the same. If the map was learned from X, these
-    points lie closer to their classes than new ones and choose too small a bandwidth;
-    ``map_losses`` ignores that cost.
+    ``KNeighborsClassifier`` chooses the same bandwidth. If the map was learned from X,
+    these points are nearer to their classes than new points, and the bandwidth is too
+    small. ``map_losses`` ignores that cost.
     """
     Z, Q = _scaled(X @ factor.T, Q @ factor.T)
     scale, n = reach(Z), len(Z)
@@ -212,8 +202,8 @@ def squares(
 ) -> Float[np.ndarray, "m n"]:
     """Compute all squared distances, with many features by a matrix product.
 
-    The product rounds to about 1e-15 of the squared norms: below 1e-13 of them, the
-    distance is zero.
+    The error of the product is about 1e-15 of the squared norms. A distance below 1e-13
+    of them is set to zero.
     """
     if A.shape[1] < WIDE:
         return cdist(A, B, "sqeuclidean")
@@ -237,9 +227,9 @@ def vote_losses(
 ) -> Float[np.ndarray, "b m"]:
     """Compute minus log P of each query's class for every bandwidth.
 
-    D are dissimilarities from queries to voters, ``scale`` is s of Eq. (2) of
-    ``neighbors.votes``. The classes of the voters are common (n,) or differ by query
-    (m, n). The loss is 0 for a query whose class has no voter.
+    D are dissimilarities from queries to voters; ``scale`` is s of Eq. (2) of
+    ``neighbors.votes``. The classes of the voters are common (n,), or differ by query
+    (m, n). The loss is 0 if no voter has the class of the query.
     """
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes

@@ -5,26 +5,26 @@ class. Row i of the training data has the score a_i among the other rows. With m
 
     p(x) = (1 + #{i : a_i ≥ a(x)}) / (m + 1).                                      (1)
 
-If the metric does not depend on the rows, (1) is the full conformal p-value. Adding x
-to the rows changes a_i to min(a_i, D(i, x)). D(i, x) ≥ a(x), so the count is the same.
-Thus P(p ≤ α) ≤ α for every α if x and the rows are exchangeable and D is symmetric.
-The guarantee is for new members of the training classes as a whole, not for each
-class. p is never below 1/(m + 1).
+If the metric does not depend on the rows, (1) is the full conformal p-value. (Adding x
+to the rows changes a_i to min(a_i, D(i, x)). D(i, x) ≥ a(x), so the count is the same.)
+Thus P(p ≤ α) ≤ α for every α if x and the rows are exchangeable and D is symmetric. The
+guarantee is for new members of the training classes as a whole, not for each class. p
+is never below 1/(m + 1).
 
-A metric that was learned from the rows reduces distances within their classes. Their
-scores are too small, and new members are called novel too often. Cross-conformal
-p-values (Vovk 2015) compare x with the rows that a metric was learned without. With
-M_k learned without fold k, and scores a^k under M_k among *all* rows,
+A metric that was learned from the rows reduces distances within their classes. New
+members would be called novel too often. Cross-conformal p-values (Vovk 2015) compare x
+with the rows that a metric was learned without. With M_k learned without fold k, and
+scores a^k under M_k among *all* rows,
 
     p(x) = (1 + Σ_k #{i in fold k : a^k_i ≥ a^k(x)}) / (m + 1).                    (2)
 
-For a metric that is not learned, (2) equals (1). Within a fold, the rank of x is exact
-by the argument above. Over all folds (2) has no such guarantee.
+Within a fold, the rank of x is exact by the argument above. Over all folds (2) has no
+such guarantee.
 
 References
 ----------
-V. Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial
-Intelligence 74 (2015).
+V. Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence
+74 (2015).
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Reference(NamedTuple):
 
 
 def single(metric: Dissimilarity | MetricDraws) -> Dissimilarity:
-    """Return the metric, or the mean dissimilarity of draws."""
+    """Return the metric, or the mean dissimilarity over draws."""
     return metric.mean_metric() if isinstance(metric, MetricDraws) else metric
 
 
@@ -74,7 +74,7 @@ def check_novelty(novelty: float, n: int) -> None:
     if novelty * (n + 1) < 1:
         raise ValueError(
             f"novelty must be at least 1/(n + 1) = {1 / (n + 1):.3g} for n = {n} "
-            f"compared training points, got {novelty}. Add points, or raise novelty"
+            f"training points, got {novelty}. Add points, or increase novelty"
         )
 
 

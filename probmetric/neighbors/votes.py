@@ -4,10 +4,9 @@ Soft votes. All n training points vote; point j votes for its class with weight
 
     w_j(q) ∝ exp(-(D(q, j) - min_i D(q, i)) / (2 h)).                              (1)
 
-The minimum is updated while tiles of points pass (a log-sum-exp): the nearest point has
-weight one, and a far query never gives 0/0. Adding a constant to all dissimilarities of
-a query does not change (1). h = b · s with b the ``bandwidth`` and s the scale of the
-metric:
+The nearest point has weight one, so a far query never gives 0/0. Adding a constant to
+all dissimilarities of a query does not change (1). h = b · s with b the ``bandwidth``
+and s the scale of the metric:
 
     s = median_i D_k(i)             if every point is at zero from itself and no
                                     other is nearer (distances, local metrics),
@@ -16,43 +15,42 @@ metric:
 
 where D_k(i) is the k-th smallest dissimilarity of training point i to the others. If
 the median is zero (many duplicates), s is the median of the positive values, and one if
-there are none: then all weights are equal for every h.
+there are none: then all weights are equal.
 
 Votes of a class. With W_c the sum of (1) over the n_c points of class c and t the
 ``sharpness``, the share of class c is
 
     v_c ∝ n_c (W_c / n_c)^t.                                                       (4)
 
-t = 1 gives shares of the votes: one near point decides. As t and h grow together, v_c
-tends to n_c exp(-t mean_j D(q, j) / (2 h)): the mean distance to the class decides.
+With t = 1 these are shares of the votes, and one near point decides. As t and h grow
+together, v_c tends to n_c exp(-t mean_j D(q, j) / (2 h)): the mean distance to the
+class decides.
 
-Count votes. The k nearest have one vote each.
+Count votes. The k nearest have one vote each. A point may split its vote over columns:
+the votes for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one, and t
+= 1.
 
-Shares of votes. A point may split its vote over columns instead of one class: the votes
-for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one, and t = 1.
-
-Averages. Under a posterior of metrics the *probabilities* of the draws are averaged,
-each with its scale s, never the distances: their mean square is a single metric.
-
-Probabilities. With π the training shares of the classes and v̄ the votes averaged over
-draws, the class prior is mixed in with weight a:
+Averages. Under a posterior the *probabilities* of the draws are averaged, each with its
+scale s, never the distances: their mean square is a single metric. With π the training
+shares of the classes and v̄ the votes averaged over draws, the class prior is mixed in
+with weight a:
 
     soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
 
-Weights of points. The vote of point j, its term in n_c and π, and its term in the
-tuning are multiplied by its weight. Scales do not depend on weights.
+Weights of points multiply the vote of a point, its term in n_c and π, and its term in
+the tuning. Scales do not depend on weights.
 
 Tuning. b and t (soft votes) and a are chosen on a grid by the log score of the
 *averaged* prediction (3) of each training point from the others, with π counted without
-it. Tuning the plug-in prediction instead overfits. The metric was learned with the
-point that is left out, which favors small b, so b and t have a prior: the sum of the
-log scores is reduced by
+it. (Tuning the prediction of a single metric overfits.) The metric was learned with the
+point that is left out, which favors small b. b and t therefore have a prior, which
+subtracts from the sum of the log scores
 
     2 log²(b / 0.5) + log²(t).                                                     (5)
 
-The only point of a class cannot be predicted and is not scored. With more than
-``MOST_TUNED`` points, that many are scored, in an order that does not depend on the
-order of rows; the scale (2) is computed from the same points.
+The only point of a class cannot be predicted and is not scored. At most ``MOST_TUNED``
+points are scored, in an order that does not depend on the order of rows. The scale (2)
+is computed from the same points.
 
 Memory in numbers of 8 bytes: max(2²⁰, 8 n) + 2¹⁷ + q g c for n points, g bandwidths, c
 classes, and q ≤ 512 queries at a time, besides ``pairwise``; the result has a number
@@ -176,9 +174,9 @@ def soft_votes(
     ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it, whose
     ratios must be ratios of small integers. Codes are classes, or ballots (n, c) whose
     rows sum to one. Point ``own_rows[i]`` does not vote for query i. With ``wanted``,
-    return only the weight of one class per query, (g, t, m). If a query is infinitely
-    far from every point, all weights are equal. ``prepare`` computes the terms that
-    depend only on a tile of queries and a metric.
+    return only the weight of one class per query, (g, t, m). All weights are equal for
+    a query that is infinitely far from every point. ``prepare`` computes terms that
+    depend only on queries and metric.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
     hard, n, g = codes.ndim == 1, len(X), len(bandwidths)
@@ -234,10 +232,7 @@ def _dissimilarities(
     prepare: Prepare,
     width: float,
 ) -> Iterator[Float[np.ndarray, "n q"]]:
-    """Yield the dissimilarities of all points from ``side`` queries at a time.
-
-    A constant may be added for each query. The next block may use the same memory.
-    """
+    """Yield dissimilarities of all points from ``side`` queries, up to a constant."""
     if isinstance(metric, Mahalanobis):
         L, center = np.asarray(metric.factor, np.float64), X.mean(0)
         Z, V = (X - center) @ L.T, (Q - center) @ L.T
@@ -274,10 +269,7 @@ def _sums(
     tiles: list[tuple[slice, slice, Any]],
     n_classes: int,
 ) -> Float[np.ndarray, "g c q"]:
-    """Sum exp(E · max(b) / b) over the points of each class, for every b.
-
-    They are integer powers of one exponential: a product takes a twentieth of its time.
-    """
+    """Sum exp(E · max(b) / b) over the points of each class, for every b."""
     ratio, q = bandwidths.max() / bandwidths, E.shape[1]
     unit = next(
         u for u in range(1, 1000) if np.all(abs(np.rint(u * ratio) / ratio - u) < 1e-9)
@@ -373,9 +365,9 @@ def neighborhood(
 ) -> tuple[Neighborhood, Float[np.ndarray, "g t m *c"]]:
     """Compute scales, and the votes of the other points for some points.
 
-    If the points have classes, the votes are only those for the class of the point. If
-    all points fit into one tile, the terms that depend only on queries are computed
-    once per draw, for both its scale and its votes.
+    For points with classes, only the votes for the class of the point are computed. If
+    all points fit into one tile, terms that depend only on queries are computed once
+    per draw.
     """
     for metric in metrics:
         check_queries(metric, X, "X")
@@ -469,12 +461,11 @@ def leave_one_out(
     k: int | None,
     w: Float[np.ndarray, "m"] | None = None,
 ) -> Tuned:
-    """Choose b, t and a by the log score of leave-one-out votes, less Eq. (5).
+    """Choose b, t and a by the log score of leave-one-out votes, minus Eq. (5).
 
-    ``votes`` are those for the class of each point, and ``codes`` these classes.
-    ``members`` are the class sizes of the points that vote (sums of weights if there
-    are weights). If no point can be scored, because each is the only one of its class,
-    return `untuned`.
+    ``votes`` are the votes for the class of each point, and ``codes`` these classes.
+    ``members`` are the class sizes of the points that vote (or sums of weights). If
+    each point is the only one of its class, return `untuned`.
     """
     n, w = members.sum(), np.ones(len(codes)) if w is None else w
     scored = np.flatnonzero(members[codes] > w * (1 + 1e-9))

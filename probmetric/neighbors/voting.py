@@ -63,8 +63,8 @@ class VotingMahalanobis(Mahalanobis):
     ) -> Float[Array, "*n"]:
         """Compute P(same class) of each row of A and the same row of B.
 
-        ``labels`` are the known classes of the rows of B. See
-        ``KNeighborsClassifier.same_probability``. ``prior_odds`` must be None.
+        ``labels`` are the known classes of B. ``prior_odds`` must be None. See
+        ``KNeighborsClassifier.same_probability``.
         """
         if prior_odds is not None:
             raise ValueError(

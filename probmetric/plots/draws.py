@@ -110,17 +110,16 @@ def eigenvalues(
     its linear map. The eigenvalues of M differ between draws, the posterior mean E[M],
     and the posterior mode of W. This difference is not an error. Noise in W increases
     every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), summed over the
-    rows W_r of W. On average over draws, the largest eigenvalue is at least the
-    largest of E[M], and the smallest is at most the smallest of E[M]. For these
-    reasons, the eigenvalues at the mode may be outside most lines.
+    rows W_r of W. Averaged over draws, the largest eigenvalue is at least the largest
+    eigenvalue of E[M], and the smallest is at most the smallest of E[M]. The
+    eigenvalues at the mode may therefore be outside most lines.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M``.
     prob : float, default=0.9
-        Fraction of the draws that a thin line contains. A thick line contains half of
-        them.
+        Fraction of the draws that a thin line contains. A thick line contains half.
     reference : array of shape (d, d), optional
         M at the posterior mode of W (the fit), in input units. Drawn as diamonds.
 
@@ -179,7 +178,9 @@ def _identified(draws: DrawsLike) -> xr.Dataset:
         for k in range(min(3, largest.shape[-1])):
             quantities[f"eigenvalue {k + 1}"] = xr.DataArray(largest[..., k], dims=dims)
     if not quantities:
-        raise ValueError(f"draws must have b or M, got {', '.join(map(str, sampled))}")
+        raise ValueError(
+            f"draws must contain b or M, got {', '.join(map(str, sampled))}"
+        )
     return xr.Dataset(quantities).assign_coords(
         {dim: sampled[dim].to_numpy() for dim in dims}
     )

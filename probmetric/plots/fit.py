@@ -178,11 +178,7 @@ def importance(
 def _steps(
     sd: np.ndarray, shares: np.ndarray, names: list[str], factors: Factors
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return names, and the steps of each: its place, two points, and a weight.
-
-    A number has one step, of one standard deviation. A factor has a step between each
-    two levels, with the product of their shares as weight.
-    """
+    """Return names, and the steps of each: its place, two points, and a weight."""
     of = {c: f for f, levels in factors.items() for c in level_names(f, levels)}
     unit, shown = np.eye(len(names)), list[str]()
     steps: list[tuple[int, np.ndarray, np.ndarray, float]] = []

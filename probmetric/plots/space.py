@@ -32,11 +32,7 @@ from probmetric.typing import ArrayLike, Names
 
 
 def directions(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return principal components (n, k), and their shares of the squared distance.
-
-    The mean squared distance between two random rows of Z is twice the sum of the
-    eigenvalues of Cov(Z).
-    """
+    """Return principal components (n, k), and their shares of the squared distance."""
     centered = Z - Z.mean(0)
     _, singular, axes = np.linalg.svd(centered, full_matrices=False)
     share = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)

@@ -96,11 +96,7 @@ def shade(share: float) -> tuple[float, ...]:
 
 
 def marks(n: int) -> list[tuple[str, str]]:
-    """Return a color and a marker for each of n classes or curves.
-
-    The first 64 are distinct, and neighbors differ in both. All others are black dots
-    (white in a dark style).
-    """
+    """Return distinct colors and markers for up to 64 classes; others are dots."""
     c = len(COLORS)
     some = [(COLORS[k % c], MARKERS[(k + k // c) % c]) for k in range(MOST_MARKS)]
     return (some + [(ink(), ".")] * (n - MOST_MARKS))[:n]
@@ -191,8 +187,8 @@ def blank(
 ) -> tuple[Figure, Any]:
     """Return a new figure and its axes (one if ``panels`` is 1), or the user's axes.
 
-    Panels are side by side, or one below the other if ``down`` is True. ``ratios`` are
-    their relative widths or heights.
+    Panels are in one row, or in one column if ``down`` is True. ``ratios`` are their
+    relative widths or heights.
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
@@ -292,7 +288,7 @@ def linear_metric(learned: object) -> Any:
             "pm.plots.local_ellipses, and for a GDM pm.plots.curves."
         )
     if not np.isfinite(metric.matrix).all():
-        raise ValueError("learned must have finite entries, got NaN or infinity.")
+        raise ValueError("learned: the matrix must be finite, got NaN or infinity.")
     return metric
 
 
@@ -301,7 +297,7 @@ def posterior(draws: object, *names: str) -> xr.Dataset:
     if isinstance(draws, xr.DataTree):
         if "posterior" not in draws.children:
             raise ValueError(
-                f"draws must have a group 'posterior', got {sorted(draws.children)}"
+                f"draws must contain a group 'posterior', got {sorted(draws.children)}"
             )
         draws = draws["posterior"].to_dataset()
     if not isinstance(draws, xr.Dataset):
@@ -311,7 +307,7 @@ def posterior(draws: object, *names: str) -> xr.Dataset:
     missing = [name for name in names if name not in draws]
     if missing:
         raise ValueError(
-            f"draws must have {', '.join(missing)}, got {', '.join(map(str, draws))}"
+            f"draws must contain {', '.join(missing)}, got {', '.join(map(str, draws))}"
         )
     return draws
 

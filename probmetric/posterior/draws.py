@@ -94,7 +94,7 @@ def _features(draws: xr.DataTree) -> list[str] | None:
 
 
 def readers_of(learner: str | None) -> list[Reader]:
-    """Return the readers of a learner's draws, or all readers if it is unknown."""
+    """Return the readers of a learner's draws; all readers if it is unknown."""
     specs = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
     # In the order of the registry, each once.
     readers = [spec.metrics_of_draws for spec in specs if spec.metrics_of_draws]
@@ -112,8 +112,8 @@ def draws_to_metric(
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
-    Use the result for distances and ratios with intervals, P(a is nearer than b), P(a
-    point is among the k nearest), and votes with ``KNeighborsClassifier``.
+    Use the result for intervals of distances and ratios, for probabilities of being
+    nearer or among the k nearest, and for votes with ``KNeighborsClassifier``.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def draws_to_metric(
         once for each draw, in float64. ``sites`` contains the values of the draw by
         name (after ``sel``, without the axes chain and draw). It should return a
         metric, or the linear map W (p, d) of a ``Mahalanobis`` metric M = WᵀW. For
-        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. By
-        default the draws of a registered learner are used, or the matrix ``M`` (d, d)
-        of your own model, without P(same).
+        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. Default
+        for draws of a learner: its metric. Default for your own model: the metric of
+        the matrix ``M`` (d, d), without P(same).
     n_draws : int, optional
         Number of draws to use, evenly spaced over the joined chains. Default: all. 100
         draws are enough for class probabilities.
@@ -166,7 +166,7 @@ def draws_to_metric(
     check_names(purpose, method if method in SOURCES else "nuts")
     if "posterior" not in draws.children:
         raise ValueError(
-            f"draws must have a group 'posterior', got {sorted(draws.children)}"
+            f"draws must contain a group 'posterior', got {sorted(draws.children)}"
         )
     draws = _selected(draws, sel or {})
     if to_metric is not None:
@@ -182,8 +182,8 @@ def draws_to_metric(
     if to_metric is None and M is not None and M.ndim > 4:
         axes = [str(dim) for dim in M.dims if dim not in SAMPLE_DIMS]
         raise ValueError(
-            f"sel must select one matrix M (d, d) per draw, got axes {axes}. Choose a "
-            f"label, such as sel={{{axes[0]!r}: ...}}."
+            "sel must select one matrix M (d, d) per draw, got matrices with axes "
+            f"{axes}. Select a label, such as sel={{{axes[0]!r}: ...}}."
         )
     return posterior_metric(
         draws, readers, purpose, n_draws=n_draws, pairs_independent=pairs_independent
@@ -197,7 +197,7 @@ def _selected(draws: xr.DataTree, sel: Mapping[str, Hashable]) -> xr.DataTree:
     for axis, label in sel.items():
         if axis not in posterior.dims or axis in SAMPLE_DIMS:
             axes = [str(dim) for dim in posterior.dims if dim not in SAMPLE_DIMS]
-            raise ValueError(f"sel must have axes among {axes}, got {axis!r}")
+            raise ValueError(f"sel must contain only axes of {axes}, got {axis!r}")
         labels = posterior[axis].to_numpy().tolist()
         if label not in labels:
             raise ValueError(f"sel must be one of {labels} for {axis!r}, got {label!r}")

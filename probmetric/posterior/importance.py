@@ -112,7 +112,7 @@ def _refit(rows: Rows, precision: np.ndarray, start: np.ndarray) -> np.ndarray:
 def _explained(
     rows: Rows, beta: np.ndarray, i: np.ndarray, j: np.ndarray
 ) -> Float[np.ndarray, "g"]:
-    """Return D for all pairs, then without the pairs of each site."""
+    """Return D for all pairs, and D without the pairs of each site."""
     n = int(max(i.max(), j.max())) + 1
 
     def sums(values: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A metric with intervals: a fit, and its refits without some of the points.
 
-The intervals do not use draws, so the same fit gives the same limits. Point values are
-computed from the fit to all points, and the limits from the spread of the refits
+The intervals use no draws, so the same fit gives the same limits. Results are computed
+from the fit to all points, and their limits from the spread of the refits
 (``jackknife``):
 
     distance, ratio    exp(log value ± t √V)
@@ -9,9 +9,9 @@ computed from the fit to all points, and the limits from the spread of the refit
     others             exp(log dissimilarity ± t √V) if dissimilarities are ≥ 0,
                        otherwise dissimilarity ± t √V
 
-The limits refer to the *expected value over training samples of the same size* from the
-same population. A distance is a norm, which noise increases, and a learner shrinks: the
-expected value need not be the value that unlimited data would give.
+The limits are for the *expected value over training samples of the same size*. This
+need not be the value for unlimited data, because noise increases a distance, and a
+learner shrinks it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -156,8 +156,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        It contains ``distance(A, B)``. The upper limit is infinite if some refits have
-        distance 0, which happens if a feature is constant in their points.
+        It contains ``distance(A, B)``. The upper limit is infinite if a refit has
+        distance 0, for example because a feature is constant in its points.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
@@ -228,7 +228,7 @@ OF_DRAWS = (
 
 
 def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
-    """Pad the factors of Mahalanobis metrics with rows of zeros to the same p."""
+    """Pad the factors of Mahalanobis metrics with zero rows, to the same p."""
     maps = [m for m in metrics if isinstance(m, Mahalanobis)]
     if len(maps) < len(metrics):
         return list(metrics)
@@ -243,7 +243,7 @@ def refits(
     samples: Iterable[tuple[object, ...]],
     n_jobs: int | None,
 ) -> list[Dissimilarity]:
-    """Call ``learn`` for each sample, with joblib."""
+    """Call ``learn`` for each sample, in parallel by joblib."""
     parallel: Any = Parallel(n_jobs=n_jobs)
     return parallel(delayed(learn)(*sample) for sample in samples)
 
@@ -259,16 +259,13 @@ def jackknifed(
     n_jobs: int | None = None,
     about: str = "",
 ) -> IntervalMetric:
-    """Return a metric fitted to X with refits without quarters.
-
-    A refit is ``learn(X, codes)``, or ``learn(X, codes, groups)`` if there are groups.
-    """
+    """Return a metric fitted to X, with a refit without each quarter of the points."""
     unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
     rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
     n, n_classes = len(rows), len(np.unique(codes[rows]))
     if n == n_classes:
         raise ValueError(
-            "y must have a class with at least two points (in different groups), "
+            "y must contain a class with at least two points (in different groups), "
             f"got {n} {'points' if unit is None else 'groups'} in {n_classes} classes. "
             "Add points."
         )

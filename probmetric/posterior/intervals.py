@@ -56,15 +56,12 @@ class Interval(NamedTuple):
 
 
 def same_features(metric: object, **points: Array) -> None:
-    """Raise ValueError unless all points have the metric's number of features.
-
-    Call this before broadcasting, which would repeat a single feature.
-    """
+    """Raise ValueError unless all points have the metric's number of features."""
     check_features(metric, **points)
     (first, X), (second, Y) = points.items()
     if np.shape(X)[-1:] != np.shape(Y)[-1:]:  # The metric may not define n_features.
         raise ValueError(
-            f"{second} must have as many features as {first}, got shapes "
+            f"{first} and {second} must have the same number of features, got shapes "
             f"{np.shape(X)} and {np.shape(Y)}"
         )
 
@@ -92,11 +89,7 @@ def aligned(
 
 
 def one_rotation(factors: Float[np.ndarray, "s p d"]) -> Float[np.ndarray, "s q d"]:
-    """Rotate draws of a linear map onto their mean, without rows that are always 0.
-
-    Columns are divided by their norm during the rotation, so that it does not depend on
-    the units of the features.
-    """
+    """Rotate draws of a linear map onto their mean, independently of feature units."""
     M = np.einsum("spd,spe->de", factors, factors) / len(factors)
     norms = np.sqrt(np.diag(M))
     w = np.where(norms > 0, norms, 1.0)
@@ -111,7 +104,7 @@ def one_rotation(factors: Float[np.ndarray, "s p d"]) -> Float[np.ndarray, "s q 
 def true_lengths(
     factors: Float[np.ndarray, "s p d"], delta: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, "s m"], Float[np.ndarray, "m"]]:
-    """Return x of Eq. (1) for every draw, and ‖v‖; ``factors`` have one rotation."""
+    """Return x of Eq. (1) for every draw, and ‖v‖; ``factors`` must be aligned."""
     step = max(1, CHUNK // max(1, factors[:, :, 0].size))
     lengths, means = np.empty((len(factors), len(delta))), np.empty(len(delta))
     for at in (slice(k, k + step) for k in range(0, len(delta), step)):
@@ -139,11 +132,10 @@ def need_distance(metric: Dissimilarity) -> None:
 
 
 def apart(values: np.ndarray) -> np.ndarray:
-    """Return the denominators of a ratio; raise ValueError for zeros."""
+    """Return the denominators of a ratio; raise ValueError if one is zero."""
     if (values == 0).any():
         raise ValueError(
-            "second must be pairs at a positive distance, got distance zero. Remove "
-            "pairs of equal points."
+            "second: distances must be above 0, got 0. Remove pairs of equal points."
         )
     return values
 
@@ -165,7 +157,7 @@ def same(metric: Dissimilarity, A: Array, B: Array) -> Array:
     if not hasattr(metric, "same_probability"):
         raise ValueError(
             "same_probability requires a metric with P(same), got "
-            f"{type(metric).__name__} without it"
+            f"{type(metric).__name__} without P(same)"
         )
     return metric.same_probability(A, B)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -81,8 +81,8 @@ def quarters(
 ) -> Iterator[Bool[np.ndarray, "n"]]:
     """Yield the points of each refit: all but a quarter of them, Eq. (1).
 
-    The quarters are stratified by class and do not depend on the order of the points.
-    If a class has one point, no refit leaves it out. Groups are left out whole.
+    Quarters are stratified by class, and do not depend on the order of the points. The
+    only point of a class is never left out. A group is left out as a whole.
     """
     for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
         part = deal(X, codes, QUARTERS, repeat, groups=groups)
@@ -111,9 +111,8 @@ def limits(
 ) -> Float[np.ndarray, "2 *m"]:
     """Compute limits value ± t √V; ``values[0]`` is from the fit to all points.
 
-    t has ``df`` degrees of freedom, by default the number of refits minus 1.
-    If the value is infinite, so are both limits. If the value is finite and a refit is
-    infinite, the limits are infinite.
+    t has ``df`` degrees of freedom, by default the number of refits minus 1. If any
+    value is infinite, the limits are infinite.
     """
     prob = checked_prob(prob)
     value, left_out = np.asarray(values[0]), values[1:]
@@ -132,12 +131,12 @@ def positive_limits(
     name: str = "values",
     df: int | None = None,
 ) -> Float[np.ndarray, "2 *m"]:
-    """Compute limits on the log scale; raise if only the fit (not refits) is zero."""
+    """Compute limits on the log scale; raise if the fit is zero but a refit is not."""
     zero = values[0] == 0
     if np.any(zero & (values[1:] != 0).any(0)):
         raise ValueError(
-            f"{name} must be pairs at a positive distance in the fit, got a distance "
-            "that is zero in the fit and positive in a refit. Remove such pairs."
+            f"{name}: distances must be above 0 in the fit, got a distance that is 0 "
+            "in the fit and positive in a refit. Remove such pairs."
         )
     ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor, df)
     with np.errstate(over="ignore"):  # No upper limit if a refit is zero.

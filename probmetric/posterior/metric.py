@@ -1,33 +1,19 @@
 """Draws of a metric: distances with intervals, neighbors with probabilities.
 
-* ``purpose="prediction"``: draws to be averaged in votes. For pairs built from labels
-  they come from a generalized posterior with a learning rate of the order of n / N.
-* ``purpose="intervals"``: draws that vary as the fit varies under new data. They come
-  from the product-weight bootstrap, or from the model's posterior if pairs are
-  independent.
+Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels
+they come from a generalized posterior with a learning rate of the order of n/N. Draws
+for ``purpose="intervals"`` vary as the fit varies under new data. They come from the
+product-weight bootstrap, or from the model's posterior if pairs are independent.
 
-Draws for prediction cannot be used for intervals. Draws of both purposes give
-probabilities that one point is nearer than another.
-
-Some results would be wrong (see Benchmarks: posterior coverage). There are no intervals
-of the entries of a matrix: nominal 90% intervals covered at most 60% with any draws,
-because squares are biased upward near the boundary of the positive matrices. ValueError
-is raised for:
-
-* Intervals from draws for ``"prediction"``, which are far too narrow.
-* P(same) averaged over draws of pairs that are not independent, except bootstrap draws.
-
-Noise makes distances longer: the estimate contains it once, and each draw adds it
-again. Intervals of distances and ratios are corrected for this; quantiles of
-``pair_draws`` are not. Draws for
-``"intervals"`` other than the bootstrap give a warning if pairs are not independent.
-
-Only this class has a draw axis. Each draw is an ordinary metric, and only
-``mean_metric`` averages metrics.
+Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
+coverage): intervals from draws for prediction, which are far too narrow; and P(same)
+averaged over draws of dependent pairs, except bootstrap draws. Intervals of entries of
+a matrix are not available. Squares are biased upward near the boundary of the positive
+matrices, so such intervals have low coverage with any draws.
 
 Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n and computes
-16 draws at a time, each with the memory of its ``pairwise``; intervals need s times the
-number of pairs; ``neighbor_probability`` m · n and one search.
+16 draws at a time; intervals need s times the number of pairs; ``neighbor_probability``
+needs m · n and one search.
 """
 
 import warnings
@@ -177,7 +163,7 @@ class PosteriorMetric:
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s m n"]:
-        """Compute the dissimilarities from each query to the rows of P."""
+        """Compute the dissimilarity of each row of P from each query, by draw."""
         Q, P = self._points(Q=Q, P=P)
         values = over_draws(intervals.pairwise, self.draws, Q, P)
         return finite(values, "pairwise", Q, P)
@@ -312,9 +298,8 @@ class PosteriorMetric:
 
         ``prior_odds`` of *same* can be set only for draws of a ``PairSimilarity``
         (default: 1). Other metrics use the odds of the training pairs. Raises
-        ValueError for posterior draws over pairs made from labels, unless they are
-        bootstrap draws. Averaging would make P(same) worse, because the spread of the
-        prior increases every distance. Use bootstrap draws or the fitted learner.
+        ValueError for draws after a fit to labels, except bootstrap draws, because
+        averaging would make P(same) worse. Use bootstrap draws or the fitted learner.
         """
         need_meaningful_link("same_probability", self)
         if prior_odds is not None:
@@ -392,13 +377,13 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws). The spread of draws for prediction is not the "
-            "sampling error. Use posterior_metric('intervals')."
+            f"({source!r} draws), whose spread is not the sampling error. Use "
+            "posterior_metric('intervals')."
         )
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
-    """Raise for draws for prediction; warn unless the width of draws is meaningful."""
+    """Raise for draws for prediction; warn if intervals may have a wrong width."""
     need_intervals(name, posterior.purpose, posterior.source)
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         warnings.warn(
@@ -411,7 +396,7 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
 
 
 def need_meaningful_link(name: str, posterior: PosteriorMetric) -> None:
-    """Raise ValueError if averaged P(same) is worse than the point estimate."""
+    """Raise ValueError if P(same) averaged over draws is worse than the fit's."""
     if posterior.source != "bootstrap" and not posterior.pairs_independent:
         raise ValueError(
             f"{name} requires source='bootstrap' or pairs_independent=True, got "

@@ -13,25 +13,22 @@ the draws given these judgments, the gain of one more pair i is
 
     I(y_B, y_i; s) - I(y_B; s) = Σ_k q_k [h(Σ_s w_ks p_is) - Σ_s w_ks h(p_is)],     (2)
 
-which is near 0 for a pair similar to a chosen one: given k the draws agree on it. All
-2^|B| outcomes k are enumerated up to ``N_ANSWERS``; larger batches use a stratified
-sample in proportion to q_k. A determinant over the covariance of log odds would not
-need outcomes, but assumes that draws and judgments are normal, and its first step
-differs from (1).
+which is near 0 for a pair similar to a chosen one. All 2^|B| outcomes k are enumerated
+up to ``N_ANSWERS``. Larger batches use a stratified sample in proportion to q_k.
 
-*Disagreement* needs only moments: the variance of p_i over draws that the best linear
-prediction from the judgments leaves. With C_ij = Cov_s(p_is, p_js) and v_i = mean_s
-p_is (1 - p_is), the covariance of the judgments is C_BB + diag(v_B); the variance is
+*Disagreement* is the variance of p_i over draws that the best linear prediction from
+the judgments leaves. With C_ij = Cov_s(p_is, p_js) and v_i = mean_s p_is (1 - p_is),
+the covariance of the judgments is C_BB + diag(v_B), and the variance is
 
     C_ii - C_iB (C_BB + diag v_B)⁻¹ C_Bi,                                           (3)
 
 C_ii for the first. With d_i = p_i - mean p_i, (3) is (‖d_i‖² - ‖U d_i‖²)/s; U gets the
 row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)) for each chosen pair j.
 
-Gains (2) and (3) never increase as the batch grows. For (2) this is exact if all
-outcomes are enumerated (up to ten pairs), otherwise up to sampling error. Hence (i) a
-greedy batch has at least 63% of the information of the best batch, and (ii) a pair
-whose earlier gain is below the best current gain need not be evaluated again.
+Gains (2) and (3) never increase as the batch grows: exactly if all outcomes are
+enumerated (up to ten pairs), otherwise up to sampling error. Hence (i) a greedy batch
+has at least 63% of the information of the best batch, and (ii) a pair whose earlier
+gain is below the best current gain need not be evaluated again.
 
 References
 ----------
@@ -68,7 +65,7 @@ DECIMALS = 12
 
 
 class NextPairs(NamedTuple):
-    """Rows of the chosen candidates, the most informative first, and their gains."""
+    """Row numbers of the chosen candidates, the most informative first, and gains."""
 
     indices: Int[np.ndarray, "n"]
     scores: Float[np.ndarray, "n"]
@@ -105,10 +102,10 @@ def next_pairs(
         Number of pairs to choose (the batch), at most the number of candidates. No
         candidate is chosen twice.
     criterion : {"information", "disagreement"}, default="information"
-        Quantity that each chosen pair maximizes. "information" is the expected
-        information of its judgment about the metric, given the pairs chosen before (Eq.
+        Quantity that each chosen pair maximizes, given the pairs chosen before.
+        "information" is the expected information of its judgment about the metric (Eq.
         2 of ``posterior.next_pairs``). "disagreement" is the variance of P(same) over
-        draws, after removing the part that earlier chosen pairs explain (Eq. 3).
+        draws that earlier pairs do not explain (Eq. 3).
     X : array-like of shape (n_points, d), optional
         Points. Required if the candidates are row numbers.
     seed : int, default=0
@@ -180,8 +177,8 @@ def next_pairs(
 def _check_draws(posterior: object) -> None:
     if not isinstance(posterior, PosteriorMetric):
         raise ValueError(
-            "posterior must be a PosteriorMetric, as from "
-            f"posterior_metric('prediction'), got {type(posterior).__name__}"
+            f"posterior must be a PosteriorMetric, got {type(posterior).__name__}. "
+            "Use posterior_metric('prediction') of a learner"
         )
     if posterior.n_draws < 2:
         raise ValueError(
@@ -190,8 +187,8 @@ def _check_draws(posterior: object) -> None:
     draw = posterior.draws[0]
     if not hasattr(draw, "same_probability") or getattr(draw, "link", 0) is None:
         raise ValueError(
-            f"posterior must have draws with P(same), got {type(draw).__name__} "
-            "without P(same)"
+            f"posterior: draws must have P(same), got {type(draw).__name__} without "
+            "P(same). Use a learner such as LCA, after fit_pairs"
         )
 
 
@@ -202,8 +199,8 @@ def _ends_of(
     if isinstance(candidates, Pairs):
         if X is not None:
             raise ValueError(
-                "X must be None for candidates of type Pairs, which contain the "
-                "points, got points"
+                "X must be None if candidates are Pairs, which contain the points, "
+                "got points"
             )
         X = np.asarray(candidates.X)
         candidates = np.stack([candidates.i, candidates.j], 1)
@@ -224,7 +221,7 @@ def _probabilities(
         p[:, start : start + TILE] = probabilities[:, : n - start]
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            "posterior must have P(same) in [0, 1] for every draw and candidate, got "
+            "posterior: P(same) must be in [0, 1] for every draw and candidate, got "
             "other values. Check the link of the draws."
         )
     return p

@@ -1,8 +1,7 @@
 """Stack draws of one kind of metric for computation, and unstack them.
 
-A metric has no draw axis. A stack consists of the leaves, each with a leading draw
-axis, and the structure of a single draw. Metric objects are rebuilt only inside
-``vmap``.
+A stack consists of arrays with a leading draw axis, and the structure of a single draw.
+Metric objects are rebuilt only inside ``vmap``.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,8 +48,8 @@ def unstack(
         sizes = {a.shape[0] if a.ndim else 0 for a in stacked}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(
-                "draws must have arrays with one entry per draw in the first axis, got "
-                f"first axes of lengths {sorted(sizes)}"
+                "draws: the first axis of each array must have one entry per draw, "
+                f"got first axes of lengths {sorted(sizes)}"
             )
         every = [[a[s] for a in stacked] for s in range(sizes.pop())]
     if any(np.isnan(a).any() for leaves in every for a in leaves):
@@ -61,11 +60,7 @@ def unstack(
 def over_draws(
     function: Callable[..., Array], metrics: Sequence[Dissimilarity], *arrays: Array
 ) -> np.ndarray:
-    """Compute ``function(metric, *arrays)`` for every stacked draw, in float64.
-
-    ``function`` must be a module-level function, compiled once for each structure and
-    shape.
-    """
+    """Compute ``function(metric, *arrays)`` for every stacked draw, in float64."""
     leaves, structure = stack(metrics)
     arrays = in_native_order(arrays)
     with jax.enable_x64(True):

@@ -87,11 +87,7 @@ class Banner(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A page.
-
-    ``verdict`` colors the banner: "agree", "disagree", "inconclusive", or "done" if
-    nothing was judged. ``banners`` are more verdicts, below the first.
-    """
+    """A page; ``verdict`` colors the banner, and ``banners`` are shown below it."""
 
     title: str
     lead: str

@@ -95,7 +95,7 @@ def _numbers(values: object, name: str) -> np.ndarray:
             if not (array.size and np.isnan(array.min())):
                 return array
     content = "NaN" if array.dtype.kind in "biuf" else array.dtype
-    raise ValueError(f"metric must have numbers in {name}, got {content}")
+    raise ValueError(f"metric: arrays must be numeric, got {content} in {name}")
 
 
 def _fields(kind: type[Any]) -> list[str]:
@@ -206,7 +206,7 @@ def save_metric(
         text = json.dumps(header)
     except TypeError as error:
         raise ValueError(
-            f"provenance must have values that JSON can represent, got {error}"
+            f"provenance: values must be representable in JSON, got {error}"
         ) from error
     with replacing(Path(path)) as part, part.open("wb") as file:
         np.savez(file, header=np.array(text), **cast(Any, arrays))

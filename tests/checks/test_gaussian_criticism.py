@@ -143,7 +143,7 @@ def test_rows_with_missing_entries_and_constant_features_are_left_out():
     first = criticize(draws_of(X, y, "full"))
     other = criticize(draws_of(wider, np.append(y, 0), "full"))
     assert [f.p_value for f in first] == [f.p_value for f in other]
-    with pytest.raises(ValueError, match="fit must have more complete rows"):
+    with pytest.raises(ValueError, match="fit must have at least 4 complete rows"):
         criticize(draws_of(X[:6], y[:6], "full"))
 
 
@@ -184,5 +184,5 @@ def test_weighted_fits_are_refused(learner):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
     fit = learner.fit(X, y, sample_weight=1.0 + y)
-    with pytest.raises(ValueError, match="fit must be without sample_weight"):
+    with pytest.raises(ValueError, match="fit must not use sample_weight"):
         pm.check_model(fit)

@@ -248,13 +248,15 @@ def test_what_cannot_be_judged_by_answers_is_refused(world, halves, tmp_path):
     assert "--folds cannot be combined with --answers" in said
     assert "--groups cannot be combined" in refused(*asked, *metric, "--groups", "rain")
     assert "-k cannot be combined with --answers" in refused(*asked, *metric, "-k", 5)
-    assert "must be given, got neither" in refused(*asked, "--model", "gdm")
+    assert "--test and --folds is required" in refused(*asked, "--model", "gdm")
     said = refused(*asked, "--model", "gdm", "--folds", 1)
     assert "--folds must be 2 to 210, the number of judgments, got 1" in said
     test = "--test", paths["triplets"]
-    assert "must not have triplets for GDM" in refused(*asked, "--model", "gdm", *test)
+    assert "must not contain triplets for GDM" in refused(
+        *asked, "--model", "gdm", *test
+    )
     said = refused("evaluate", *metric)
-    assert "--data, --answers or --sites must be given, got neither" in said
+    assert "--data, --answers or --sites is required, got none of them" in said
 
 
 @pytest.mark.long
@@ -319,7 +321,7 @@ def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
     unknown = pd.DataFrame([["ant", "fox", "bee"]], columns=columns["other.csv"][1])
     unknown.to_csv(tmp_path / "unknown.csv", index=False)
     said = refused("evaluate", *metric, "--answers", tmp_path / "unknown.csv")
-    assert "--answers must name objects of the fit, got 'fox'" in said
+    assert "--answers must contain only objects of the fit, got 'fox'" in said
     data = (
         "--data",
         "iris",
@@ -329,7 +331,7 @@ def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
         tmp_path / "x",
     )
     said = refused("fit", "triplet_comparisons", *data)
-    assert "--answers must have row numbers of iris" in said
+    assert "--answers must contain row numbers of iris" in said
 
 
 @pytest.mark.long

@@ -60,9 +60,11 @@ def test_one_note_names_all_columns_and_what_to_type():
     coded = np.where(np.arange(9) % 3 == 0, -999, values)
     X = np.stack([np.arange(9), coded, values, 9.0 - np.arange(9), coded - 0.25], 1)
     counters, codes = doubtful_columns(X, ["row no", "b", "c", "id", "e"])
-    assert counters.startswith("columns 'row no', 'id': consecutive whole numbers")
+    assert counters.startswith(
+        "columns 'row no', 'id': the values are consecutive whole numbers"
+    )
     assert counters.endswith("use --drop 'row no' --drop id")
-    assert codes.startswith("columns 'b', 'e': -999, -999.25 is repeated")
+    assert codes.startswith("columns 'b', 'e': -999, -999.25 occurs often")
     assert "use --na -999 --na -999.25 (text files)" in codes
 
 
@@ -76,8 +78,8 @@ def doubted(tmp_path):
     return tmp_path / "t.csv"
 
 
-COUNTED = "note: column 'id': consecutive whole numbers"
-CODED = "note: column 'height': -999 is repeated, far from the other values"
+COUNTED = "note: column 'id': the values are consecutive whole numbers"
+CODED = "note: column 'height': -999 occurs often and is far from the other values"
 
 
 def test_a_fit_notes_what_it_learns_from(doubted, tmp_path):

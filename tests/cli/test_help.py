@@ -117,9 +117,7 @@ def test_the_last_column_is_named_where_it_is_no_label(tmp_path):
     fit = "fit", "lda", "--data", tmp_path / "t.csv", "--out", tmp_path / "out"
     line = refused(*fit)
     assert "(--label 'kind')" in line
-    assert "label must have at least 2 rows of each class" in refused(
-        *fit, "--drop", "kind"
-    )
+    assert "each class must have at least 2 rows" in refused(*fit, "--drop", "kind")
     assert "The label is the last column, 'mass' (no --label)" in refused(
         *fit, "--drop", "kind"
     )

@@ -156,7 +156,7 @@ def test_draws_of_triplets_are_refused(world, tmp_path):
     save_draws(draws, tmp_path / "draws.nc")
     words = "--data", folder / "sites.csv", "--draws", tmp_path / "draws.nc"
     said = refused("next", *words)
-    assert "--draws must be draws of a learner of pairs" in said
+    assert "--draws must come from a learner of pairs" in said
     assert "triplet_comparisons" in said
 
 

@@ -159,7 +159,7 @@ def test_groups_in_parts_are_those_of_rows_loaded(words, tmp_path):
         ),
         (("two_stage", "--groups", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:],), "in column 'kind' of 0.parquet"),
-        ((*LDA[1:], "--drop", "kind"), "label must name the column of labels"),
+        ((*LDA[1:], "--drop", "kind"), "label must be a column"),
         ((*LDA[1:], "--label", "sort"), "label must be a column of 0.parquet"),
         ((*LDA[1:], "--label", "kind", "--sep", ";"), "sep requires a text file"),
     ],
@@ -258,7 +258,7 @@ def test_neighbors_in_parts_are_those_of_points_loaded(
 def test_neighbors_in_parts_need_queries_and_the_metrics_features(work, loaded):
     metric = ("neighbors", "--metric", work / "loaded" / "metric.npz")
     data = ("--data", work / "rows/*.parquet", "--label", "kind")
-    assert "--queries must be given" in refused(*metric, *data)
+    assert "--queries is required" in refused(*metric, *data)
     queries = ("--queries", work / "x0.npy")
     assert run(*metric, *data, *queries).exit_code == 0
     said = refused(*metric, *data, "--drop", "mass", *queries)

@@ -167,7 +167,7 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     }.items():
         other = ("sample", "lca", "--data", data, "--out", tmp_path / "c", "--resume")
         line = refused(*other, "--draws", 25, "--set", "n_components=2", *words, *more)
-        assert "checkpoint must have blocks of this run" in line
+        assert "checkpoint must be the folder of this run" in line
         assert re.search(f"blocks of another run: .*{said}", line), line
     # A block cut short is refused by name.
     block = sorted((tmp_path / "blocks").glob("block_*.npz"))[0]
@@ -194,7 +194,7 @@ def test_draws_of_no_metric_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"draws must contain a matrix M.*theta"):
         posterior_of(load_draws(tmp_path / "draws.nc"))
     save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match="must have a group 'posterior'"):
+    with pytest.raises(ValueError, match="must contain a group 'posterior'"):
         load_draws(tmp_path / "draws.nc")
 
 

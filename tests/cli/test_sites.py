@@ -184,7 +184,7 @@ def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
         lambda t: t.assign(**dict.fromkeys(t.columns[1:], 1)),
     )
     line = refused("evaluate", *metric, *sites(tables, equal))
-    assert "--species must have pairs of sites with different" in line
+    assert "pairs of sites must differ in dissimilarity" in line
 
 
 def edited(tables, tmp_path, name, edit):
@@ -194,11 +194,11 @@ def edited(tables, tmp_path, name, edit):
 
 
 WRONG = [
-    ("env.csv", lambda t: t[1:], "--sites must have a row for every site .*'p00'"),
+    ("env.csv", lambda t: t[1:], "--sites must contain every site .*'p00'"),
     (
         "wide.csv",
         lambda t: t[2:],
-        "--species must have rows of every site.*'p22' and 1",
+        "--species must contain every site.*'p22' and 1",
     ),
     (
         "env.csv",
@@ -208,7 +208,7 @@ WRONG = [
     (
         "env.csv",
         lambda t: t.assign(rain=t["rain"].mask(t["plot"] == "p03")),
-        "--sites must have numbers in every row, got nan in 'rain' at site 'p03'",
+        "--sites must have a number in every cell, got nan in column 'rain' at",
     ),
     (
         "env.csv",
@@ -218,7 +218,7 @@ WRONG = [
             .replace("1.0", "?")
             .where(t["plot"] != "p03", "wet")
         ),
-        "numbers or a factor in 'rain', got 'wet', beside",
+        "numeric or categorical, got 'wet' in column 'rain', beside",
     ),
     ("env.csv", lambda t: t.assign(soil=t["plot"] + "x"), "different at most sites"),
     (

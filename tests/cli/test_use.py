@@ -91,7 +91,7 @@ def test_novel_queries_and_unknown_classes_are_counted(work, tmp_path):
     assert "typicality" in pd.read_csv(tmp_path / "run" / "predictions.csv")
     assert "--novelty" in refused("evaluate", *words)
     line = refused("neighbors", *metric, "--novelty", 0.05)
-    assert "--novelty must be used with --queries" in line
+    assert "--novelty requires --queries" in line
 
 
 @pytest.mark.long
@@ -299,7 +299,7 @@ def test_report_writes_the_page_again_and_nothing_but_it(work, tmp_path, rendere
     assert run("report", out).exit_code == 0
     (out / "report.html").unlink()  # It was there.
     (out / "report.html").mkdir()
-    assert "--out must be a file to write" in refused("report", out)
+    assert "--out must be a file name" in refused("report", out)
 
 
 @pytest.mark.long

@@ -112,7 +112,9 @@ def test_every_way_to_a_distance_accepts_the_frame(lda, tmp_path):
     stored = pm.load_metric(tmp_path / "metric.npz")
     near = pm.nearest(stored, X[:3], X, 5)
     np.testing.assert_allclose(near[0], np.sort(metric.pairwise(X[:3], X))[:, :5])
-    with pytest.raises(ValueError, match=r"queries must have one of clay"):
+    with pytest.raises(
+        ValueError, match=r"queries: the factor 'soil' must be one of clay"
+    ):
         pm.nearest(stored, X[:3].assign(soil="ice"), X, 1)
     with pytest.raises(ValueError, match="without 'soil=clay'"):
         metric.pairwise(X[["rain", "grade"]], X)
@@ -160,7 +162,9 @@ def test_a_preprocessor_may_be_a_frame_with_factors():
 
 def test_unknown_levels(lda, tmp_path):
     ice = X[:2].assign(soil="ice")
-    with pytest.raises(ValueError, match="X must have one of clay, peat, rock, sand"):
+    with pytest.raises(
+        ValueError, match="X: the factor 'soil' must be one of clay, peat, rock, sand"
+    ):
         lda.transform(ice)
     with pytest.raises(ValueError, match="X must be finite numbers, got NaN in 2 of 2"):
         lda.transform(X[:2].assign(soil=None))
@@ -180,8 +184,8 @@ def test_unknown_levels(lda, tmp_path):
 
 def test_columns_that_are_no_factors_are_refused_by_name():
     for values, match in (
-        ([f"row {k}" for k in range(60)], "'a' with a different level in each row"),
-        (["1.5", "2"] * 30, r"numbers as text in 'a' \('1.5'\)"),
+        ([f"row {k}" for k in range(60)], "different text in each row of column 'a'"),
+        (["1.5", "2"] * 30, r"numbers stored as text in column 'a' \('1.5'\)"),
         (pd.date_range("2020", periods=60), "datetime"),
         (["x", 1] * 30, r"numeric columns, got 'a' \(object\)"),
     ):
@@ -236,7 +240,7 @@ def test_another_preprocessor_is_coded_by_the_levels_of_the_fit():
     wanted = found.pair_distance(rows)
     other = X.assign(soil=X["soil"].replace({"sand": "silt"}))
     found.set_params(preprocessor=other)
-    with pytest.raises(ValueError, match=r"preprocessor must have one of .* 'silt'"):
+    with pytest.raises(ValueError, match=r"preprocessor: the factor .* 'silt'"):
         found.pair_distance(rows)
     fewer = np.flatnonzero(X["soil"] != "sand")
     found.set_params(preprocessor=X.iloc[fewer])
@@ -259,7 +263,7 @@ def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
     metric = lda.get_metric()
     D = pm.nearest(metric, frame[:3], frame, 2)[0]
     np.testing.assert_allclose(D[:, 0], 0, atol=1e-12)
-    with pytest.raises(ValueError, match="the name of a level, got 'soil=clay' twice"):
+    with pytest.raises(ValueError, match="names of levels, got 'soil=clay' twice"):
         pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)
 
 

@@ -149,7 +149,7 @@ def test_classes_in_groups_lose_rows_without_either(unchecked, monkeypatch):
 def test_wrong_values_are_named():
     with pytest.raises(ValueError, match=r"unlabeled must be one label, got \[-1, 9"):
         pm.LDA(unlabeled=[-1, 9]).fit(X, Y)
-    with pytest.raises(ValueError, match="y must have labels, got only -1"):
+    with pytest.raises(ValueError, match="y must contain class labels, got only -1"):
         pm.LDA(unlabeled=-1).fit(X, 0 * Y - 1)
     with pytest.raises(ValueError, match="got 10 entries for 9 rows"):
         pm.LDA(unlabeled=-1).fit(X[:9], Y)
@@ -205,4 +205,4 @@ def test_a_command_leaves_out_unlabeled_rows(path, tmp_path):
     other = pm.LDA(prior_strength=1.0).fit(X[LEFT], Y[LEFT]).get_metric()
     np.testing.assert_allclose(learned.matrix, other.matrix, rtol=1e-9)
     said = refused(*asked, "--force", "--set", "unlabeled=-1")
-    assert "--set cannot be used for unlabeled. Use --unlabeled TEXT" in said
+    assert "--set cannot set unlabeled. Use --unlabeled TEXT" in said

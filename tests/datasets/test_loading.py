@@ -138,14 +138,14 @@ def write_half_parquet(path):
 
 BAD_FILES = {
     "empty.csv": (lambda p: p.write_text(""), "empty.csv', got an empty file"),
-    "header.csv": (lambda p: p.write_text("a,b\n"), "must have rows"),
+    "header.csv": (lambda p: p.write_text("a,b\n"), "at least one row and"),
     "cut.csv": (lambda p: p.write_text("a,b,y\n1,2,0\n3,"), "got none in row 1 of 2"),
     "mixed.csv": (lambda p: p.write_text("a,y\n1,0\n2,\n3,x\n"), "label must"),
     "twice.parquet": (write_twice, "must be a readable PARQUET file"),
     "binary.csv": (
         lambda p: p.write_bytes(bytes(range(256)) * 9),
         # Which of the two faults is met first differs by the version of pandas.
-        "must have 1 column in every row|not in the encoding 'utf-8'",
+        "must have 1 column, as|not in the encoding 'utf-8'",
     ),
     "folder.npz": (lambda p: p.mkdir(), "must be a file, got a folder"),
     "flipped.npz": (write_flipped_npz, "must be a readable NPZ file"),
@@ -154,10 +154,10 @@ BAD_FILES = {
     "cut.npz": (write_truncated_npz, "must be a readable NPZ file"),
     "empty.npz": (lambda p: p.write_bytes(b""), "must be a readable NPZ file"),
     "names.npz": (lambda p: np.savez(p, A=[1.0]), "got \\['A'\\] without X, y"),
-    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "must have X of shape"),
+    "shape.npz": (lambda p: np.savez(p, X=[[1.0]], y=[0, 1]), "X must have shape"),
     "words.npz": (
         lambda p: np.savez(p, X=[["a"]], y=[0]),
-        "must have an array X of numbers",
+        "X must be numeric",
     ),
     "object.npz": (
         lambda p: np.savez(p, X=np.array([[None]], object), y=[0]),
@@ -269,7 +269,7 @@ def test_names_of_classes_need_labels_that_count(tmp_path, kind):
     assert datasets.load(str(tmp_path / "b.npz")).target_names == ("a", "b")
     y = y / 2 if kind == "half" else y.astype(kind)
     np.savez(tmp_path / "a.npz", X=np.eye(3), y=y, target_names=names)
-    with pytest.raises(ValueError, match="data must have whole numbers as labels"):
+    with pytest.raises(ValueError, match="labels must be whole numbers"):
         datasets.load(str(tmp_path / "a.npz"))
 
 

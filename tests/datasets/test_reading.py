@@ -133,12 +133,12 @@ BAD = {
     "pandas' index": (
         ",a,b,y\n0,1,2,0\n1,3,4,1\n",
         {},
-        "none for column 1, such as pandas' index .* drop=.'Unnamed: 0'.",
+        "none for column 1. It may be pandas' index, .* drop=.'Unnamed: 0'.",
     ),
     "two pairs of columns": (
         "a,b,c,a,b,y\n1,2,3,4,5,0\n6,7,8,9,1,1\n",
         {},
-        r"got 'a', 'b' more than once in t\.csv\. .*\(--drop 'a' --drop 'b'\)$",
+        r"got 'a', 'b' more than once\. .*\(--drop 'a' --drop 'b'\)$",
     ),
     "a class that is not last": (
         "kind,a,b\nx,1,2\ny,3,4\n",
@@ -200,12 +200,12 @@ BAD = {
     "a row too long": (
         "a,b,y\n1,2,0\n\n1,2,3,0\n",
         {},
-        r"^data must have 3 columns in every row of .*t\.csv', .* got 4 in line 4\.",
+        r"^data: every row of .*t\.csv' must have 3 columns, .* got 4 in line 4\.",
     ),
     "a quote without an end": (
         'a,b,y\n1,2,0\n1,2,"0\n1,2,0\n',
         {},
-        r"^data must have closed quotes in .*t\.csv', .* in line 3$",
+        r"^data must have a closing quote .* in line 3 of '.*t\.csv'$",
     ),
     "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep must be one character"),
     "sep = decimal": (

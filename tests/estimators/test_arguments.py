@@ -73,7 +73,7 @@ def test_text_and_dates_are_no_points_to_fit(name, kind):
 
 
 def test_a_column_of_text_is_named():
-    with pytest.raises(ValueError, match="got numbers as text in 'b'"):
+    with pytest.raises(ValueError, match="got numbers stored as text in column 'b'"):
         fit("LDA", TEXT["frame"])
 
 

@@ -93,6 +93,6 @@ def test_equal_points_of_two_classes_are_left_out_with_their_number():
 def test_pairs_of_equal_points_only_are_an_error_that_names_n_impostors():
     with (
         pytest.warns(UserWarning, match="4 of 4 pairs"),
-        pytest.raises(ValueError, match=r"got no such pair .* Increase n_impostors"),
+        pytest.raises(ValueError, match=r"got none among .* Increase n_impostors"),
     ):
         EigDML(n_impostors=1).fit([[0.0], [0.0], [2.0], [2.0]], [0, 1, 0, 1])

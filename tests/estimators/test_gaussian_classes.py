@@ -87,7 +87,7 @@ def test_a_column_without_entries_is_refused():
     X, y, _, _ = halves()
     empty = np.where(np.arange(4) == 1, np.nan, X)
     with pytest.raises(
-        ValueError, match=r"value in every column, got only NaN in columns \[1\]"
+        ValueError, match=r"must contain a number, got only NaN in columns \[1\]"
     ):
         GaussianClasses(missing="integrate").fit(empty, y)
 

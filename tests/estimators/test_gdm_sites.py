@@ -224,9 +224,7 @@ def test_factors_are_columns_of_0_and_1(fitted):
         fitted.transform(X), other.transform(dummies[fitted.feature_names_in_])
     )
     assert fitted.factors_ == {"soil": ("clay", "peat", "sand")}
-    with pytest.raises(
-        ValueError, match="one of clay, peat, sand in the factor 'soil'"
-    ):
+    with pytest.raises(ValueError, match=r"factor 'soil' .*one of clay, peat, sand"):
         fitted.transform(X.assign(soil="rock"))
 
 

@@ -65,7 +65,7 @@ def test_metric_measures_distances_in_the_embedding():
 
 
 def test_metric_is_refused_where_the_embedding_is_not_linear():
-    with pytest.raises(ValueError, match="linear in the features"):
+    with pytest.raises(ValueError, match="requires a Euclidean or Mahalanobis metric"):
         ClassicalMDS(metric="manhattan").fit(X).get_metric()
 
 

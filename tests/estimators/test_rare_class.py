@@ -79,7 +79,7 @@ def test_rows_from_files_learn_the_same_from_a_class_of_one_row():
 
 
 def test_a_different_label_in_every_row_is_refused():
-    with pytest.raises(ValueError, match="y must have a class with at least 2 rows"):
+    with pytest.raises(ValueError, match="y must contain a class with at least 2 rows"):
         pm.LDA().fit(X[:3], ["a", "b", "c"])
 
 

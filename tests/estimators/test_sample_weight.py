@@ -46,7 +46,7 @@ def test_weighted_pairs_must_be_all_pairs():
     with pytest.raises(ValueError, match="pairs must be 'all'"):
         pm.PairLDA(pairs="nearest").fit(X, Y, sample_weight=W)
     holes = np.where(np.eye(24, 3) > 0, np.nan, X)
-    with pytest.raises(ValueError, match="sample_weight must be None with missing"):
+    with pytest.raises(ValueError, match="sample_weight must be None if X has missing"):
         pm.GaussianClasses(missing="integrate").fit(holes, Y, sample_weight=W)
 
 

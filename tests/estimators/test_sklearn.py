@@ -130,6 +130,6 @@ def test_bad_settings_are_refused_by_name():
 def test_classes_of_equal_points_are_refused():
     doubled = np.repeat(X[[0, 60]], 5, 0)
     with pytest.raises(
-        ValueError, match=r"pairs must have different points in a pair with y = 1"
+        ValueError, match=r"one pair with y = 1 must have two different"
     ):
         LCA().fit(doubled, np.repeat([0, 1], 5))

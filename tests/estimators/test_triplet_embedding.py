@@ -188,7 +188,7 @@ def test_names_of_objects_are_numbers_in_sorted_order():
     drawn = named.sample("laplace", n_draws=5, n_chains=1, seed=0)
     assert list(drawn.posterior["feature"].values) == list(names)
     with pytest.raises(
-        ValueError, match="triplets must name objects of the fit, got 'fox'"
+        ValueError, match="triplets must contain only objects of the fit, got 'fox'"
     ):
         named.predict([["ant", "fox", "bee"]])
     with pytest.raises(ValueError, match="as in fit, got 'ant'"):

@@ -115,7 +115,7 @@ def test_loo_takes_dca_gms_class_probabilities():
     P = drawn["posterior"]["class_probability"].to_numpy()
     own = drawn["log_likelihood"]["y"].to_numpy()
     np.testing.assert_allclose(np.exp(own[0, :, 3]), P[0, :, 3, y[9]])
-    with pytest.raises(ValueError, match="queries must be None with log_likelihood"):
+    with pytest.raises(ValueError, match="queries must be None if log_likelihood"):
         model.sample("laplace", queries=X[:2], log_likelihood=True)
 
 
@@ -125,8 +125,8 @@ def test_loo_takes_dca_gms_class_probabilities():
         ({"method": "laplace"}, "draws .*laplace"),
         ({"method": "bootstrap"}, "draws .*bootstrap"),
         ({"learning_rate": 0.5}, "learning_rate must be 1"),
-        ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for all data"),
-        ({"drop": "log_likelihood"}, "draws must have a log likelihood for each"),
+        ({"w": np.r_[2.0, np.ones(N - 1)]}, "w must be 1 for loo"),
+        ({"drop": "log_likelihood"}, "draws must contain a log likelihood for"),
     ],
 )
 def test_loo_is_refused_where_it_is_invalid(draws, change, message):

@@ -80,14 +80,14 @@ def test_more_components_than_classes_allow_are_refused(wine, k):
 
 def test_singular_within_covariance_is_refused_and_a_prior_heals(wine):
     few = Labeled(wine.X[::20], wine.y[::20])
-    with pytest.raises(ValueError, match=r"prior .* singular"):
+    with pytest.raises(ValueError, match=r"prior: .* singular"):
         lda.fit(few)
     prior = lda.shrinkage_prior(np.eye(13), 1.0)
     assert np.all(np.isfinite(lda.fit(few, prior).params.factor))
 
 
 def test_empty_class_is_refused(wine):
-    with pytest.raises(ValueError, match=r"y .* class 1"):
+    with pytest.raises(ValueError, match=r"y: .* class 1"):
         lda.fit(wine._replace(y=np.where(wine.y == 1, 3, wine.y)))
 
 

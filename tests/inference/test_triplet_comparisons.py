@@ -176,7 +176,7 @@ def test_triplets_without_answers_are_refused(problem):
         ([[0, 1, 2]] * 3, [0, 1, -1], None, r"got \[-1.0, 0.0, 1.0\]"),
         ([[0, 1, 2]], [1, 1], None, r"y must have shape \(1,\), got \(2,\)"),
         ([[0, 1, 2]] * 2, None, [1, np.nan], r"^sample_weight .*, got nan in row 1"),
-        ([[0, 1, 2]], None, [0.0], "sample_weight must have at least one weight"),
+        ([[0, 1, 2]], None, [0.0], "sample_weight must contain a weight above zero"),
     ],
 )
 def test_bad_triplets_are_refused(triplets, y, w, said):

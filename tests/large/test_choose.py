@@ -70,7 +70,7 @@ def test_rows_are_sampled_alike_over_the_whole_and_across_pieces():
 
 
 def test_labels_that_are_lacking_are_asked_for():
-    with pytest.raises(ValueError, match="label must name the column of labels"):
+    with pytest.raises(ValueError, match="label must be a column of"):
         labels_at(pm.open(rows()[0]), np.array([0]))
 
 

@@ -352,7 +352,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=said):
             pm.open(*arguments)
     with pytest.raises(
-        ValueError, match=r"label must have files with as many rows .* \[20\]"
+        ValueError, match=r"label: files must have the same numbers of rows .* \[20\]"
     ):
         pm.open(tmp_path / "X.npy", label=tmp_path / "y.npy")
     with pytest.raises(ValueError, match=r"label must be a column of t\.parquet"):

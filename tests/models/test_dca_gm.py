@@ -172,5 +172,5 @@ def test_a_fisher_matrix_that_vanishes_falls_back_to_the_subspace(params, points
 def test_kinds_are_their_classes_and_an_unknown_one_is_refused(params, points):
     assert isinstance(to_metric(params, kind="local_fisher"), LocalFisher)
     assert isinstance(to_metric(params, kind="jensen_shannon"), ClassDistribution)
-    with pytest.raises(ValueError, match="X must be the points"):
+    with pytest.raises(ValueError, match="X is required"):
         to_metric(params)

@@ -196,7 +196,7 @@ HALF = Pairs(np.ones((4, 1)), np.array([0]), np.array([1]), np.array([np.nan]))
         (plots.metric, [np.eye(2)], "learned must .* got ndarray"),
         (plots.metric, [build("LocalMahalanobis")], "learned must .* got LocalM"),
         (plots.metric, [pm.LDA], "learned must .* got the class LDA"),
-        (plots.metric, [xr.Dataset({"W": 1})], "draws must have M, got W"),
+        (plots.metric, [xr.Dataset({"W": 1})], "draws must contain M, got W"),
         (plots.metric, [MISSING], "draws must be finite, got NaN .* in M"),
         (plots.eigenvalues, [MISSING], "draws must be finite, got NaN .* in M"),
         (plots.predictive_check, [JUDGED, HALF], r"pairs\.y .* got NaN"),

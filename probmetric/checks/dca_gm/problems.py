@@ -17,10 +17,7 @@ from probmetric.precision import to_numpy
 
 
 def toy(seed: int) -> Problem[Labeled]:
-    """Simulate 120 points in d = 3, of weights 1/2 to 3/2, and fit them at p = 2.
-
-    The model draws the labels, with one Gaussian per class, so the model is true.
-    """
+    """Simulate 120 weighted points in d = 3 from the model, and fit them at p = 2."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(120, 3))
     truth = DCAGMParams(

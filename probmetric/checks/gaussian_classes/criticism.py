@@ -124,8 +124,8 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
     blocks = blocks_of(X[order], y[order], covariance)
     if not blocks:
         raise ValueError(
-            "fit must have more complete rows than its covariances need (4 in a class, "
-            f"or 4 more than classes if tied), got {len(y)} rows"
+            "fit must have at least 4 complete rows in a class, or 4 more complete "
+            f"rows than classes if covariance='tied', got {len(y)} rows"
         )
     n = sum(len(block.codes) for block in blocks)
     observed = _total([_sums(block, block.U[None]) for block in blocks], n)
@@ -179,7 +179,7 @@ def _fitted_data(
         covariance, w = "tied", found.w
     if w is not None:
         raise ValueError(
-            "fit must be without sample_weight, got weights. Fit again without them."
+            "fit must not use sample_weight, got weights. Fit again without weights."
         )
     if not len(X):
         raise no_rows("check_model")
@@ -190,10 +190,7 @@ def _fitted_data(
 def blocks_of(
     X: Float[np.ndarray, "n d"], y: Int[np.ndarray, "n"], covariance: str
 ) -> list[Block]:
-    """Return the rows of each scatter matrix; classes with too few rows are left out.
-
-    Features are scaled by their pooled standard deviation, and constant ones dropped.
-    """
+    """Return the rows of each scatter matrix, without classes of too few rows."""
     y = np.unique(y, return_inverse=True)[1]
     C, sizes = int(y.max()) + 1, np.bincount(y)
     mean = np.stack([X[y == c].mean(0) for c in range(C)])

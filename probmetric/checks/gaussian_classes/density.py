@@ -66,9 +66,9 @@ def _bias_by_autodiff(problem: Problem[Labeled]) -> np.ndarray:
 def remaining_bias(
     problem: Problem[Labeled], euclid: bool = False, normal: bool = False
 ) -> Values:
-    """Return tr(A⁻¹B) relative to its terms; wrong: A is Euclidean or of normals.
+    """Return tr(A⁻¹B) relative to its terms; wrong: other matrices A.
 
-    Points where B is definite are left out: there no metric removes the bias.
+    Points with a definite B are left out, because no metric removes their bias.
     """
     B, metric = _bias_by_autodiff(problem), student_metric(_posterior(problem))
     if normal:
@@ -87,11 +87,7 @@ def remaining_bias(
 
 @on_overlapping
 def error_by_sphere(problem: Problem[Labeled]) -> Values:
-    """Average densities over spheres of radius r, and extrapolate to r = 0.
-
-    In two dimensions the points are a spherical design of degree 3. Its mean has an
-    error of O(r⁴), which Richardson extrapolation removes.
-    """
+    """Average densities over spheres of radius r, and extrapolate to r = 0."""
     classes = to_densities(problem.params)
 
     def error(x: Float[Array, "d"], r: float, A: Array) -> Float[Array, ""]:

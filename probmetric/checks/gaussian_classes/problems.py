@@ -60,11 +60,7 @@ def _fitted(name: str, data: Labeled, prior: NIWPrior) -> Problem[Labeled]:
 
 
 def overlapping(problem: Problem[Labeled]) -> Problem[Labeled]:
-    """Return the problem with class means moved closer, and its fit.
-
-    If means are more than three standard deviations apart, they are moved until the
-    farthest are one apart. Otherwise sums over the other classes are rounding errors.
-    """
+    """Return the problem with class means moved closer, and its fit."""
     X, y = np.asarray(problem.data.X, float), np.asarray(problem.data.y)
     means = np.stack([X[y == c].mean(0) for c in range(_n_classes(problem.data))])
     off = (means[:, None] - means[None]).reshape(-1, X.shape[1])
@@ -77,7 +73,7 @@ def overlapping(problem: Problem[Labeled]) -> Problem[Labeled]:
 
 
 def on_overlapping[S](side: Callable[..., S]) -> Callable[..., S]:
-    """Return a side of a check, evaluated on the problem with overlapping classes."""
+    """Evaluate a reference or an estimate on the problem with overlapping classes."""
 
     @wraps(side)
     def moved(problem: Problem[Labeled], **options: Any) -> S:

@@ -1,11 +1,8 @@
 """Calibration of the exact draws of Gaussian classes.
 
-Controls: ν off by one, the shrinkage term of Ψ left out, a posterior that ignores the
-data.
-
 The true parameters of a simulated data set, and its data, come from the sites of the
-NumPyro model and not from ``draw``. Otherwise a fault of ``draw`` would be in both
-truth and posterior, which is again a conjugate pair with uniform ranks.
+NumPyro model and not from ``draw``. An error of ``draw`` in both truth and posterior
+would cancel, and the ranks would be uniform.
 """
 
 from functools import partial
@@ -59,8 +56,8 @@ def ranks_of_draws(
 ) -> Ranks:
     """Rank true parameters, and a local distance, among exact draws.
 
-    Wrong posteriors: ``nu`` added to ν, ``shrink=0`` without the shrinkage term,
-    ``blind=1`` the prior instead of the posterior.
+    Wrong posteriors: ``nu`` is added to ν, ``shrink=0`` leaves out the shrinkage term,
+    and ``blind=1`` ignores the data.
     """
     shape = np.asarray(problem.data.X).shape
     keys = jax.random.split(jax.random.key(11), n_worlds)

@@ -66,10 +66,7 @@ def _curvature(problem: Problem[Pairs], at: Sites) -> Any:
 
 
 def _slope(problem: Problem[Pairs], change: Change = same) -> Values:
-    """Return the part of NumPyro's gradient at the fit that a move could follow.
-
-    That of entries above 0, and of entries at 0 the part that points inwards.
-    """
+    """Return NumPyro's gradient at the fit, without slopes that point out of β ≥ 0."""
     params = fit_problem(change(problem)).params
     at = {"b": jnp.asarray(params.b), "theta": jnp.asarray(params.theta)}
     slope = numpyro_density(gdm, problem)(at)[1]

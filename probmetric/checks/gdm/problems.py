@@ -15,11 +15,7 @@ from probmetric.models.gdm import GDMParams, GDMPrior, simulate
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 300 pairs of 40 sites in d = 3 of 1 to 12 units, and fit them.
-
-    No setting has a neutral value: weights from 1/2 to 2, a learning rate of 0.8,
-    two scales. The third covariate has no effect: the mode is at the edge.
-    """
+    """Simulate weighted pairs of 40 sites in d = 3; the third covariate is noise."""
     rng = np.random.default_rng(seed)
     X = np.stack([rng.gamma(1.0, size=40), rng.normal(size=40), rng.random(40)], 1)
     i = rng.integers(0, 40, 300)

@@ -4,8 +4,7 @@
 ``posterior``   integrals over (z, z') compared with quadrature.
 ``density``     densities, EM and refits compared with NumPyro's density.
 ``derivatives`` Hessian, Laplace, certificate and link compared with autodiff.
-``sampling``    latent posterior, marginalization and approximations compared with NUTS;
-                calibration by simulation.
+``sampling``    approximations compared with NUTS; calibration by simulation.
 ``criticism``   the model compared with its data: prior, binned labels, P(same).
 """
 

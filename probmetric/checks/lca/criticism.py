@@ -1,16 +1,16 @@
 """LCA compared with its data: prior, binned pair labels, held-out P(same).
 
-Symbols as in ``inference.lca.likelihood``; θ = (vec W, log b), posterior covariance
-Σ = H⁻¹ at the mode θ̂ (Laplace), y_i with P_i = e^{-t_i}, learning rate η, weights w.
+Symbols as in ``inference.lca.likelihood``; θ = (vec W, log b), posterior covariance Σ =
+H⁻¹ at the mode θ̂ (Laplace), y_i with P_i = e^{-t_i}, learning rate η, weights w.
 
-*Prior.* Under the model the posterior mean of any quantity varies about its prior mean
-by its prior variance less its expected posterior variance (total variance). In units of
-the prior's sd (c/√λ an entry of W; normal scores of b) with m the posterior mean,
+*Prior.* Under the model, the posterior mean of any quantity varies about its prior mean
+by its prior variance minus its expected posterior variance. In units of the prior's sd
+(c/√λ for an entry of W; normal scores of b), with m the posterior mean,
 
     ‖m‖² ~ Σ_k e_k χ²_1,     e_k the eigenvalues of I - Σ in these units,         (1)
 
-for W, matched by a scaled χ²; and m/√(1 - Var z_b) ~ N(0, 1) for b. The size is the
-power-scaling sensitivity of b and of distances to either prior, which matters from
+for W, approximated by a scaled χ²; and m/√(1 - Var z_b) ~ N(0, 1) for b. The size is
+the power-scaling sensitivity of b and of distances to either prior, which matters from
 0.05.
 
 *Predictive.* With e = y - P(θ̂) and the bins' indicators B the residuals are r = Bᵀwe.
@@ -18,22 +18,18 @@ Labels are replicated with their refit, to first order: with G = ∂P/∂θ, C =
 
     r = Kᵀe - CΣ∇log p(θ*),    K = w(B - ηV⁻¹GΣCᵀ),    V = P(1 - P),               (2)
 
-the second term being N(0, CΣΛΣCᵀ) under the prior, Λ its information. A posterior
-predictive band without refits is too wide for a right model: Var r = BᵀVB minus CΣCᵀ,
-not plus. Judged pairs under η < 1 count as fewer, and e is scaled by 1/√η.
-
-The same residuals with the leading principal components of midpoints instead of bins,
-and with their squares, detect base rates that vary by location (part *location*).
+where the second term is N(0, CΣΛΣCᵀ) under the prior with information Λ. A band without
+refits would be too wide for a right model, because Var r is BᵀVB minus CΣCᵀ. If η < 1,
+e is scaled by 1/√η. The part *location* uses the leading principal components of
+midpoints and their squares instead of bins, to detect base rates that vary by location.
 
 *Calibration.* P(same) of the model for held-out pairs: each fold of points is left out
-with all its pairs, and the prior is the one of the fit.
+with all its pairs, and the prior is the prior of the fit.
 
-A verdict needs the pairs, the prior and the mode. Draws store them (group ``fit``), so
-a fit and its draws have the same verdict.
-
-Pairs built from labels share points. Then replicates of a bin are widened by the root
-of its design effect: the variance of its sum over points, each with all its pairs,
-relative to the variance with independent labels; at least 1.
+Draws store pairs, prior and mode (group ``fit``), so a fit and its draws have the same
+verdict. Pairs made from labels share points. Their replicates of a bin are widened by
+the root of the design effect: the variance of the sum over points, each with all its
+pairs, relative to the variance with independent labels (at least 1).
 
 References
 ----------
@@ -80,10 +76,7 @@ SENSITIVE, GAP, RATE = 0.05, 0.05, 0.1
 
 
 class Held(NamedTuple):
-    """P(same) of held-out pairs, and the point that each belongs to.
-
-    ``same`` of ``trials`` judgments of a pair are *same*.
-    """
+    """P(same) of held-out pairs, their counts of *same*, and the point of each pair."""
 
     stated: Float[np.ndarray, "N"]
     same: Int[np.ndarray, "N"]
@@ -92,19 +85,16 @@ class Held(NamedTuple):
 
 
 def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
-    """Return the parts of ``check_model`` for a fitted LCA, or for its draws.
-
-    Calibration is left out if there are fewer points than ``FOLDS``.
-    """
+    """Return the parts of ``check_model`` for a fitted LCA, or for its draws."""
     fitted, labeled = _judged(fit)
     if labeled and fitted.pairs.w is not None:
         raise ValueError(
-            "fit must be without sample_weight, got weights. Fit again without them."
+            "fit must not use sample_weight, got weights. Fit again without weights."
         )
     if np.isinf(fitted.prior.lam):
         raise ValueError(
-            "fit must have a finite λ, got λ = inf (chosen by regularization='cv'), "
-            "which learned nothing. Set regularization to a number."
+            "fit: λ must be finite, got λ = inf (chosen by regularization='cv'), "
+            "with which nothing is learned. Set regularization to a number."
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
@@ -118,10 +108,7 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
 
 
 def _judged(fit: Any) -> tuple[Fitted, bool]:
-    """Return the fit that an LCA or its draws refer to; True for pairs from labels.
-
-    Points are those that draws store, in input units, so results are identical.
-    """
+    """Return the fit of an LCA or of its draws; True for pairs made from labels."""
     if isinstance(fit, xr.DataTree):
         mode, groups = fit["fit"].to_dataset(), ("constant_data", "observed_data")
         data = {
@@ -143,8 +130,7 @@ def _judged(fit: Any) -> tuple[Fitted, bool]:
 def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
     """Return the fit and the Gaussian around it.
 
-    A fit that is not a mode is rotated towards its prior mean and continued: rotations
-    of W do not change the likelihood.
+    If the fit is not a mode, it is rotated towards its prior mean and continued.
     """
 
     def gaussian(at: Fitted) -> Laplace:
@@ -199,10 +185,7 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
 def _sensitivity(
     fitted: Fitted, theta: Float[np.ndarray, "s q"], unit: float, b: Any
 ) -> float:
-    """Return the largest power-scaling sensitivity to the prior of W or of b.
-
-    For log b and for the log distances of ``N_SHOWN`` pairs, evenly spaced.
-    """
+    """Return the largest power-scaling sensitivity to the prior of W or of b."""
     pairs, prior = fitted.pairs, fitted.prior
     W = theta[:, :-1].reshape(-1, *prior.mean.shape)
     log_b = theta[:, -1]
@@ -285,7 +268,7 @@ def _location(
     sd: Float[np.ndarray, "k"],
     whole: Float[np.ndarray, "k"],
 ) -> Finding:
-    """Judge residuals that vary with the place of a pair, relative to *same* pairs."""
+    """Compare residuals that vary with the location of a pair with replicates."""
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     summary = (
@@ -314,10 +297,7 @@ def _trials(trials: Array | None, n: int) -> Int[np.ndarray, "N"]:
 def _directions(
     P: Float[np.ndarray, "N"], q: Float[np.ndarray, "N"]
 ) -> Float[np.ndarray, "N 2"]:
-    """Return weights of the score of two wrong links: lapses, and a power of q = D/2τ².
-
-    For P = exp(-b - q^γ) and P = (1 - ε) exp(-b - q) + ε/2, at γ = 1 and ε = 0.
-    """
+    """Return weights of the scores of two wrong links: lapses, and a power of D/2τ²."""
     bounded = np.clip(P, 0.02, 0.98)
     slopes = np.stack([0.5 - P, -P * q * np.log(np.maximum(q, 1e-9))], 1)
     return slopes / (bounded * (1 - bounded))[:, None]
@@ -336,7 +316,7 @@ def _bins(
 def _by_point(
     terms: Float[np.ndarray, "N k"], point: Int[np.ndarray, "N"]
 ) -> Float[np.ndarray, "k"]:
-    """Return the standard deviations of sums whose terms of one point go together."""
+    """Return the standard deviations of sums over pairs that are grouped by point."""
     order = np.unique(point, return_inverse=True)[1]
     sums = np.zeros((order.max() + 1, terms.shape[1]))
     np.add.at(sums, order, terms)
@@ -378,7 +358,7 @@ def _finding(
     summary: str,
     remedy: str,
 ) -> Finding:
-    """Judge residuals (bins first) against replicates by Eq. (1) of ``bands``."""
+    """Compare residuals (bins first) with replicates by Eq. (1) of ``bands``."""
     observed, drawn, sd = r
     largest, p = surprise(observed, drawn, sd)
     n = table.pop("weight").to_numpy()

@@ -55,7 +55,7 @@ def _density(
 
 
 def counted(problem: Problem[Pairs]) -> Problem[Pairs]:
-    """Judge each pair 1 to 4 times: counts, a function of the labels."""
+    """Replace each label by a count of 1 to 4 judgments, a function of the label."""
     pairs = problem.data
     place = np.arange(len(pairs.i))
     trials = 1 + place % 4
@@ -84,7 +84,7 @@ def _mirrored_density(problem: Problem[Pairs]) -> Values:
 
 
 def _target(problem: Problem[Pairs], images: float = 1.0) -> Values:
-    """Evaluate the samplers' target; wrong: with one image only."""
+    """Evaluate the samplers' target; wrong: without the mirror image."""
     at, _ = _reflected(problem)
     data = target_data(problem.data, problem.prior, rate_of(problem), problem.params)
     data = (*data[:3], images * data[3])
@@ -96,7 +96,7 @@ def _end(problem: Problem[Pairs]) -> Sites:
 
 
 def _start(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
-    """Return where chains start; wrong: beside it."""
+    """Return the start of the chains; wrong: a different start."""
     posterior = closed_form(problem.data, problem.prior, learning_rate=rate_of(problem))
     assert posterior is not None
     mean = posterior.start.mean
@@ -104,10 +104,7 @@ def _start(problem: Problem[Pairs], shift: float = 0.0) -> Sites:
 
 
 def _em_end(problem: Problem[Pairs], factor: float = 1.0) -> Sites:
-    """Return where EM ends that starts at the mode; wrong: EM with another λ.
-
-    From other starts EM is slow along directions in which the density is flat.
-    """
+    """Return the result of EM from the mode; wrong: EM with another λ."""
     settings: Any = {**problem.options, "max_steps": 100, "tol": 1e-14}
     settings["init"] = fit_problem(problem).params
     prior = problem.prior._replace(lam=factor * problem.prior.lam)

@@ -47,10 +47,7 @@ def _sigma2(problem: Problem[Pairs]) -> float:
 
 
 def _kernel_moments(center: float, sigma2: float) -> list[float]:
-    """Return ∫ u^k e^{-u²/2} N(u; center, 2σ²) du for k = 0, 1, 2, numerically.
-
-    Gauss-Legendre on 14 widths on either side of the peak.
-    """
+    """Return ∫ u^k e^{-u²/2} N(u; center, 2σ²) du for k = 0, 1, 2, by quadrature."""
     peak = center / (1 + 2 * sigma2)
     width = np.sqrt(2 * sigma2 / (1 + 2 * sigma2))
     u, weight = peak + 14 * width * NODES, 14 * width * NODE_WEIGHTS
@@ -60,10 +57,7 @@ def _kernel_moments(center: float, sigma2: float) -> list[float]:
 
 
 def _by_quadrature(problem: Problem[Pairs]) -> tuple[np.ndarray, ...]:
-    """Return P1 and, given y = 1, moments of u = z - z' of each pair.
-
-    Along ĝ = g/‖g‖ and across it, the integral is a product of integrals.
-    """
+    """Return P1 and, given y = 1, moments of u = z - z' of each pair."""
     sigma2, g = _sigma2(problem), differences(problem, some_pairs(problem))
     across = _kernel_moments(0.0, sigma2)
     norms = np.linalg.norm(g, axis=1)
@@ -94,10 +88,7 @@ def _probability(
 
 
 def posterior_reference(problem: Problem[Pairs]) -> Values:
-    """Integrate mean and covariance of (z, z') under either label by quadrature.
-
-    (z + z')/2 is independent of u and y. Moments given y = 0 follow from the prior's.
-    """
+    """Integrate mean and covariance of (z, z') under either label by quadrature."""
     pairs, sigma2 = some_pairs(problem), _sigma2(problem)
     P1, *given_1 = _by_quadrature(problem)
     g, W = differences(problem, pairs), np.asarray(problem.params.W)

@@ -26,10 +26,9 @@ from probmetric.models.lca import LCAParams, simulate
 
 
 def toy(seed: int) -> Problem[Pairs]:
-    """Simulate 60 points in d = 3 with 240 random pairs, and fit them at p = 2.
+    """Simulate 60 points in d = 3 with 240 weighted pairs, and fit them at p = 2.
 
-    The model draws the labels. No setting is neutral: weights 1/2 to 2, learning rate
-    0.8, b ~ Gamma(1.5, 0.7).
+    The model draws the labels. Learning rate 0.8, b ~ Gamma(1.5, 0.7).
     """
     rng = np.random.default_rng(seed)
     pairs = random_pairs(rng, 60, 240)

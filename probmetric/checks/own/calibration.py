@@ -23,9 +23,10 @@ from probmetric.inference.sampling.target import (
 class Calibration:
     """Result of ``sbc``.
 
-    ``table`` has the tests of the ``ranks`` by ``uniformity``, and ``controls`` those
-    of each wrong posterior. Negative controls in ``left_out`` were not run, because
-    they are right for this model (shuffled observations, if rows are exchangeable).
+    ``table`` has the tests of ``ranks`` by ``uniformity``, and ``controls`` has the
+    tests of each wrong posterior. Negative controls in ``left_out`` were not run,
+    because they are right for this model (shuffled observations, if rows are
+    exchangeable).
     """
 
     model: str
@@ -114,11 +115,10 @@ def sbc(
         Number of simulations. With ten quantities, 400 simulations detect a shift of
         all posterior means by a quarter of a posterior sd.
     n_control : int, default=100
-        The check must also reject wrong posteriors (negative controls). This is the
-        number of simulations for each of them. With 0, wrong posteriors are not tried.
+        Number of simulations for each wrong posterior (negative control), which the
+        check must reject. With 0, wrong posteriors are not tried.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
-        Number of draws in each simulation, of iterations for each draw, and of warm-up
-        iterations.
+        Numbers of draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
         Target acceptance probability of ``NUTS``.
 

@@ -2,26 +2,24 @@
 
 *Prior.* For each quantity q drawn from posterior and prior, z(q) are normal scores
 among draws of the prior. By total variance the posterior mean of a normal score varies
-about 0 by 1 less the posterior variance:
+about 0 by 1 minus the posterior variance:
 
     E[z] / √max(1 - Var z, ½)  ~  N(0, 1),                                         (1)
 
-roughly. The ½ protects quantities that the data hardly determine: their Var z is about
-1, for products up to 2, and 1 less it is noise. The p-value is the smallest over
-quantities after Holm. The size is the power-scaling sensitivity to the prior of
-``az.psense``, which matters from 0.05.
+approximately. The ½ is for quantities that the data hardly determine, for which 1 - Var
+z is noise. The p-value is the smallest over quantities after Holm. The size is the
+power-scaling sensitivity to the prior of ``az.psense``, which matters from 0.05.
 
-*Predictive.* Observations x in equal-count bins of their predictive mean m; with
-e = x - m in units of its predictive standard deviation s, the residuals of a bin are
+*Predictive.* Observations x are in equal-count bins of their predictive mean m. With e
+= x - m in units of its predictive standard deviation s, the residuals of a bin are
 
     Σ e  and  Σ (e² - 1),                                                          (2)
 
-the second not for two-valued observations, where it is redundant. The largest
-standardized residual is compared with replicates. A posterior predictive p-value is
-conservative: the parameters were fitted to the data. A bin matters if its mean is 0.1
-predictive standard deviations off (0.05 of a share about a half).
-
-Calibration needs held-out observations: use ``evaluate`` or ``loo``.
+the second only if observations have more than two values. The largest standardized
+residual is compared with replicates. A posterior predictive p-value is conservative,
+because the parameters were fitted to the data. A bin matters if its mean is off by 0.1
+predictive standard deviations (0.05 of a share about a half). Calibration needs
+held-out observations: use ``evaluate`` or ``loo``.
 
 References
 ----------
@@ -105,7 +103,7 @@ def _prior(draws: xr.DataTree) -> Finding:
 
 
 def _departure(scores: Float[np.ndarray, "s"]) -> float:
-    """Return how far normal scores lie from the prior's (Eq. 1), in its sd."""
+    """Return the distance of normal scores from the prior's (Eq. 1), in prior sd."""
     return float(scores.mean() / np.sqrt(max(1 - scores.var(), 0.5)))
 
 

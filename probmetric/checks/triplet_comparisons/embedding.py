@@ -94,7 +94,7 @@ def _log_odds(
 
 
 def toy(seed: int) -> Problem[Triplets]:
-    """Simulate 600 answers about 30 objects of the plane, and embed these."""
+    """Simulate 600 responses about 30 objects in the plane, and embed the objects."""
     data = _answered(seed, 30, 600)
     data = data._replace(w=0.5 + 0.75 * (np.arange(600) % 3))
     name, options = f"simulated, seed {seed}", {"learning_rate": 0.8}
@@ -102,10 +102,7 @@ def toy(seed: int) -> Problem[Triplets]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Triplets]:
-    """Embed points of a dataset by simulated answers about their distances.
-
-    At most ``MOST`` points, with 20 random triplets each, of log odds with scale 2.
-    """
+    """Embed at most ``MOST`` points of a dataset by simulated responses."""
     Z = standardized(X, y)[0]
     Z = Z[np.unique(np.linspace(0, len(Z) - 1, MOST).astype(int))]
     rng, n = np.random.default_rng(0), len(Z)
@@ -125,10 +122,7 @@ def fit_problem(problem: Problem[Triplets]) -> Fit:
 
 
 def density_of_places(problem: Problem[Triplets]) -> Values:
-    """Evaluate the density of places at three maps, moved off the center.
-
-    √n times the mean of the places is independent N(0, s²); its density is subtracted.
-    """
+    """Evaluate the density of places at three maps, without the density of the mean."""
     density, B = numpyro_density(places, problem), np.asarray(problem.data.X)
     s = float(problem.prior.c) / np.sqrt(float(problem.prior.lam))
     values, slopes = [], []
@@ -143,7 +137,7 @@ def density_of_places(problem: Problem[Triplets]) -> Values:
 
 
 def density_of_map(problem: Problem[Triplets], change: Change = same) -> Values:
-    """Return the same in closed form, a function of the map."""
+    """Return the density of ``density_of_places`` in closed form, from the map."""
     function, args = closed(change(problem))
     both = jax.jit(jax.value_and_grad(function))
     values, slopes = zip(*(both(at, *args) for at in maps_around(problem)), strict=True)

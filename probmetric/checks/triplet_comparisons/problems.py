@@ -32,7 +32,7 @@ def triples(rng: np.random.Generator, n: int, size: int) -> tuple[np.ndarray, ..
 
 
 def toy(seed: int) -> Problem[Triplets]:
-    """Simulate 400 answers about 60 points in d = 3, and fit them at p = 2."""
+    """Simulate 400 responses about 60 points in d = 3, and fit them at p = 2."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 3)) * [1.0, 1.3, 0.7]
     truth = TripletParams(MEAN + 0.4 * rng.normal(size=(2, 3)))
@@ -58,7 +58,7 @@ def fit_problem(problem: Problem[Triplets]) -> Fit:
 
 
 def flipped(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Exchange near and far of every other triplet, and its answer with them."""
+    """Exchange near and far of every other triplet, and change its response."""
     exchanged = answers_exchanged(problem)
     y, at = np.asarray(problem.data.y), np.arange(len(problem.data.anchor)) % 2 == 0
     turned = exchanged.data._replace(y=np.where(at, 1 - y, y))
@@ -66,7 +66,7 @@ def flipped(problem: Problem[Triplets]) -> Problem[Triplets]:
 
 
 def answers_exchanged(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Exchange near and far of every other triplet, but not its answer: a wrong fit."""
+    """Negative control: exchange near and far, but do not change the responses."""
     data, at = problem.data, np.arange(len(problem.data.anchor)) % 2 == 0
     near, far = np.asarray(data.near), np.asarray(data.far)
     near, far = np.where(at, far, near), np.where(at, near, far)

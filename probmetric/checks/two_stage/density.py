@@ -68,10 +68,9 @@ def slope_at_end(
     max_steps: int = 20_000,
     **form: str | float,
 ) -> Values:
-    """Differentiate NumPyro's density of a form of the model where EM ends.
+    """Differentiate NumPyro's density at the result of EM, for one form of the model.
 
-    The density is also compared with the objective. Wrong: the fit of a changed
-    problem, of data with missing entries filled, or stopped early.
+    Wrong: the fit of a changed problem, of filled missing entries, or stopped early.
     """
     rows, tied = data(problem), {k: v for k, v in form.items() if k == "covariance"}
     settings: Any = {**problem.options, **tied, "max_steps": max_steps, "tol": 1e-15}
@@ -147,7 +146,7 @@ def target_by_numpyro(problem: Problem[Groups]) -> Values:
 
 @jax.jit
 def _at(at: Arrays, data: Data) -> tuple[Array, Array, Arrays]:
-    """Return the target, the same without its Jacobian, and its functionals."""
+    """Return the target, the target without its Jacobian, and its functionals."""
     assert TARGET.parts is not None
     parts, likelihood = TARGET.parts(at, data)
     density = jnp.asarray(TARGET.log_density(at, data))
@@ -156,7 +155,7 @@ def _at(at: Arrays, data: Data) -> tuple[Array, Array, Arrays]:
 
 
 def target(problem: Problem[Groups], jacobian: bool = True) -> Values:
-    """Return the same of the target; wrong: without its Jacobian."""
+    """Return the values of ``target_by_numpyro`` in closed form; wrong: no Jacobian."""
     table: dict[str, Any] = {}
     for name, fitted in _fitted(problem).items():
         data = jax.device_put(pack(fitted))

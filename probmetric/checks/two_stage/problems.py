@@ -20,10 +20,7 @@ from probmetric.precision import to_numpy
 
 
 def toy(seed: int) -> Problem[Groups]:
-    """Simulate 40 sources of 1 to 3 instances from two components in d = 2.
-
-    Instances are weighted, and priors differ between W, B and α.
-    """
+    """Simulate 40 weighted sources of 1 to 3 instances from two components in d = 2."""
     group = np.repeat(np.arange(40), 1 + np.arange(40) % 3)
     spread = np.array([[[1.0, 0.3], [0.3, 0.6]], [[0.5, -0.2], [-0.2, 1.2]]])
     truth = TwoStageParams(

@@ -68,7 +68,7 @@ def integral_reference(problem: Problem[Groups]) -> Values:
 
 
 def integral_estimate(problem: Problem[Groups]) -> Values:
-    """Return the same by the closed forms."""
+    """Return the values of ``integral_reference`` by the closed forms."""
     params = leading(problem.params)
     Q, Y = some_pairs(problem)
     parts = [representative(params, np.stack(pair)) for pair in zip(Q, Y, strict=True)]
@@ -85,7 +85,7 @@ def _with(problem: Problem[Groups], **wrong: ArrayLike) -> Values:
 
 
 def eq3_for_eq2(problem: Problem[Groups]) -> Values:
-    """Give x's own spread S to the mean of Q and Y, as EQ-3 does."""
+    """Negative control: use the covariance of EQ-3 for the mean of Q and Y."""
     c, mu, W, B = leading(problem.params)
     S = W + B
     share = np.trace(np.linalg.solve(S, W), axis1=1, axis2=2).mean() / mu.shape[1]

@@ -61,7 +61,7 @@ def log_parts(
 
 
 def some_rows(problem: Problem[Groups], missing: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return five queries and six elements near the mean, with holes or without."""
+    """Return five queries and six elements near the mean, with or without NaN."""
     X = np.asarray(problem.data.X, float)
     X = X.mean(0) + 0.4 * (X[np.linspace(0, len(X) - 1, 11).astype(int)] - X.mean(0))
     if missing and X.shape[1] > 1:
@@ -72,7 +72,7 @@ def some_rows(problem: Problem[Groups], missing: bool) -> tuple[np.ndarray, np.n
 def _score(
     score: str, both: np.ndarray, q: np.ndarray, y: np.ndarray, each: Sequence[float]
 ) -> float:
-    """Return a score from log c_k p of both, of each, and log p of each twice."""
+    """Return a score from log c_k p of both, of each, and of each one twice."""
     total, at_q, at_y = (float(np.logaddexp.reduce(log_p)) for log_p in (both, q, y))
     if score == "joint":
         return total
@@ -119,7 +119,7 @@ def scores_by_stacking(problem: Problem[Groups]) -> Values:
 
 
 def scores(problem: Problem[Groups], swap: bool = False) -> Values:
-    """Return the same of ``PairSimilarity``; wrong: the noises of Q and Y exchanged."""
+    """Return the scores of ``PairSimilarity``; wrong: noises of Q and Y exchanged."""
     params, table = near(problem), dict[str, Any]()
     noise = params.within, NOISE * params.within
     first, second = noise[::-1] if swap else noise

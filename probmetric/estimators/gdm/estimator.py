@@ -83,7 +83,7 @@ class GDM(
     of sites. The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) -
     s_f(x'_f)|))``, with an increasing curve s_f for each covariate f. Curves are sums
     of I-splines with heights ≥ 0. A pair has a number of ``trials`` (individuals or
-    species). y of them are common to both sites. The fit is the posterior mode under
+    species), of which y are common to both sites. The fit is the posterior mode under
     half-normal priors, which is unique. ``gap_`` bounds the error of the fit.
 
     Parameters
@@ -115,23 +115,23 @@ class GDM(
 
     Attributes
     ----------
-    knots_, coefficients_ : arrays of shape (c, k)
-        Knots in input units, and heights of the I-splines, with one row for each of c
-        curves. Curves are in the order of the columns. The curve of the geographic
-        distance is the last.
+    knots_, coefficients_ : arrays of shape (n_curves, k)
+        Knots in input units, and heights of the I-splines, with one row for each curve.
+        Curves are in the order of the columns. The curve of the geographic distance is
+        the last.
     intercept_ : float
         Intercept b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
-    heights_ : array of shape (c,)
+    heights_ : array of shape (n_curves,)
         Total increase of each curve, which is the effect of the covariate over its
         range.
-    curve_names_ : tuple of c str
+    curve_names_ : tuple of str
     factors_ : dict of str to tuple of str
         Levels of each factor.
     deviance_explained_ : float
         Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
-        Upper bound, in nats, on how far the log posterior at the fit is below its
-        global maximum.
+        Upper bound, in nats, on the global maximum of the log posterior minus its value
+        at the fit.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` on labels.
@@ -157,9 +157,8 @@ class GDM(
 
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
     The jackknife refits without each site, or without each pair if no site is shared.
-    If there are more than 100 sites (or pairs), it refits without each of 50 random
-    groups, for which it uses ``seed``. It returns an ``IntervalMetric``, which has no
-    draws.
+    With more than 100 sites (or pairs), it refits without each of 50 random groups (see
+    ``seed``). It returns an ``IntervalMetric``, which has no draws.
 
     The design matrix of N pairs has N (1 + d k) numbers. The fit uses 2.4 times its
     memory, and refits use 3.5 times. For 3000 sites and 10 covariates this is 3 GB for
@@ -242,15 +241,16 @@ class GDM(
         for factor, levels in self.factors_.items():
             if len(levels) == 1:
                 raise ValueError(
-                    f"X must have at least two levels in the factor {factor!r}, got "
+                    f"X: the factor {factor!r} must have at least two levels, got "
                     f"{', '.join(map(repr, levels))}"
                 )
         made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                "species must differ between sites and overlap, got sites that share "
-                f"{'all' if shared.any() else 'none'} of their species"
+                "species: sites must share some of their species, but not all, got "
+                f"sites that share {'all' if shared.any() else 'none'} of their "
+                "species"
             )
         return self._store(made, self._rate(), None)
 
@@ -375,7 +375,7 @@ class GDM(
 
         Returns
         -------
-        array of shape (n, c), or Dataset
+        array of shape (n, n_curves), or Dataset
             Value of each curve, in the float type of X. A Dataset keeps its axes, and
             is NaN if a covariate is missing.
         """
@@ -389,7 +389,7 @@ class GDM(
         names = [name for name in self._predictors() if name != self._far]
         if absent := [name for name in names if name not in X]:
             raise ValueError(
-                f"X must have the variables {', '.join(names)}, got none called "
+                f"X must have the variables {', '.join(names)}, got no variable "
                 f"{absent[0]!r}"
             )
         maps = xr.broadcast(*(X[name] for name in names))
@@ -437,8 +437,7 @@ class GDM(
         """Compute the permutation importance of each predictor, as R's ``gdm.varImp``.
 
         The values of one predictor are permuted over sites, and the model is refitted.
-        The importance is the decrease of the deviance explained, averaged over
-        permutations.
+        The importance is the mean decrease of the deviance explained over permutations.
 
         Parameters
         ----------
@@ -483,9 +482,9 @@ class GDM(
         Returns
         -------
         dict
-            Fractions of the deviance. ``covariates`` and ``distance`` are explained
-            only by the covariates, and only by the distance. ``either`` can be
-            explained by both. ``total`` is the sum of the three. Requires
+            Fractions of the deviance by name. ``covariates`` is the fraction that only
+            the covariates explain, and ``distance`` the fraction that only the distance
+            explains. Both can explain ``either``. ``total`` is the sum. Requires
             ``coordinates``.
         """
         check_is_fitted(self)
@@ -584,8 +583,8 @@ class GDM(
         if purpose != "intervals" or n_draws is not None:
             wanted = "n_draws" if purpose == "intervals" else "purpose='prediction'"
             raise ValueError(
-                f"method must be a sampler, such as 'bootstrap', with {wanted}, got "
-                "'jackknife' (which makes no draws)"
+                f"method must be a sampler with {wanted}, got 'jackknife', which "
+                "makes no draws. Use method='bootstrap'"
             )
         unit = units_of(self.pairs_)
         if len(unit) < 3:
@@ -672,6 +671,6 @@ def _check_order(X: Any, species: Any) -> None:
     index, other = X.index, species.index
     if not index.equals(other) and sorted(map(repr, index)) == sorted(map(repr, other)):
         raise ValueError(
-            "species must have the sites in the order of X, got another order. Use "
-            "species.loc[X.index]"
+            "species and X must have the same order of sites, got different orders. "
+            "Use species.loc[X.index]"
         )

@@ -24,7 +24,7 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
             "prior_mean must be 'auto', 'identity', 'pca' or a matrix if anchors are "
-            f"used (others require all rows), got {e.prior_mean!r}"
+            f"used, got {e.prior_mean!r}. Other prior means require all rows"
         )
     if lam in ("cv", "evidence"):
         raise ValueError(

@@ -6,24 +6,19 @@ Class c has a map W_c, and few points to learn it from. Its prior is
 
 with W₀ ∝ S^(-g/2), g chosen as in ``LCA``, and c = ‖W₀‖/√p common to all classes. For
 W₀ = cI (g = 0, scaled axes if p < d) 1/c² is the median squared distance of a point
-from the mean of the *other* members of its class, as for a new point. (A c from the
-distances to a mean that includes the point is too large for a class of few members, by
-√2 and more for two.) k is the scale of the scores: as P_c(x) = e^{-t}, t = b + D/2, P
-of a typical member decreases with k, and P of points of other classes decreases faster.
+from the mean of the *other* members of its class, as for a new point. (Distances to a
+mean that includes the point would give too large a c for small classes.) k is the scale
+of the scores: as k increases, P of points of other classes decreases faster than P of a
+typical member.
 
-For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c:
-first the best k at λ = 30, then the best λ at that k. At λ = 10⁶ nothing is learned:
-W_c is kW₀, which is classification by the nearest mean, up to b_c. c is computed once,
-from all points.
+For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c.
+The best k at λ = 30 is chosen first, then the best λ at that k. At λ = 10⁶ nothing is
+learned: W_c is kW₀, and classification is by the nearest mean, up to b_c.
 
-Folds are stratified, at most five, and no more than the smallest class of two or more
-has members; from 300 points on two, and at most 1000 points are used. Ties are broken
-by the order of the grids. If no class has two members nothing is chosen: k = 2 and
-λ = 30.
-
-The four priors of a grid are fitted in sequence: each fit starts at W - W₀ of the one
-before, or at the prior mean if W_c has fewer rows than columns and several modes.
-``solver``, ``tol`` and ``max_iter`` only apply to the fits of the classes.
+Folds are stratified, at most five, and at most as many as the smallest class of two or
+more has members. From 300 points on there are two, and at most 1000 points are used.
+Ties are broken by the order of the grids. If no class has two members, k = 2 and λ =
+30. ``solver``, ``tol`` and ``max_iter`` only apply to the fits of the classes.
 """
 
 from collections.abc import Iterator
@@ -131,7 +126,7 @@ def _factor(W: np.ndarray, b: Scalar) -> np.ndarray:
 def common_centre(
     Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], recipe: Recipe
 ) -> tuple[Float[np.ndarray, "p d"], float]:
-    """Return W₀ and c of Eq. (1); raise if the points of every class coincide."""
+    """Return W₀ and c of Eq. (1); raise if the points of each class are equal."""
     apart = np.zeros_like(Z)
     for code in np.unique(codes):
         rows = Z[codes == code]

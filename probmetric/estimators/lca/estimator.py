@@ -81,13 +81,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     linear map W. For standardized features, L is W divided by √(1 + 2σ²) (see
     ``sigma2_``).
 
-    The prior of W is Gaussian. If the data have little information, the learned
-    distance is close to the distance under the prior mean of W. In ``fit_pairs`` this
-    is the Euclidean distance. In ``fit`` it is between the Euclidean distance and the
-    Mahalanobis distance of the covariance within classes; cross-validation chooses it.
-    The scale of the prior is computed from the same pairs (empirical Bayes). The prior
-    of P(same) of identical points is uniform on (0, 1). After ``fit``,
-    ``same_probability`` uses class probabilities instead of the formula above.
+    The prior of W is Gaussian. With little data, the learned distance is close to the
+    distance of the prior mean of W. In ``fit_pairs`` this is the Euclidean distance. In
+    ``fit`` cross-validation chooses it, between the Euclidean distance and the
+    Mahalanobis distance of the covariance within classes. The scale of the prior is
+    computed from the same pairs (empirical Bayes). The prior of P(same) of identical
+    points is uniform on (0, 1). After ``fit``, ``same_probability`` uses class
+    probabilities instead of the formula above.
 
     Parameters
     ----------
@@ -114,10 +114,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``n_refresh`` by kNN accuracy on folds of the training data, and also
         ``prior_mean`` if that is "auto". "evidence" maximizes the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
-        Prior mean W₀ for standardized features. The fit starts at W₀. A number g means
-        W₀ ∝ S^(-g/2), with the covariance S within classes. The prior then shrinks the
-        distance to the Mahalanobis distance of S for g = 1 ("within"), and to the
-        Euclidean distance for g = 0 ("identity"). "half_within" is g = ½. "auto", the
+        Prior mean W₀ for standardized features. The fit starts at W₀. A number g sets
+        W₀ ∝ S^(-g/2), where S is the covariance within classes. For g = 1 ("within")
+        the prior shrinks the distance to the Mahalanobis distance of S, and for g = 0
+        ("identity") to the Euclidean distance. "half_within" is g = ½. "auto", the
         default, chooses g by the log loss of ``KNeighborsClassifier`` in folds. It
         tries 0, ¼, ½, ¾ and 1, or only 0 and ¼ for fewer than 30 points. For pairs,
         weighted points and anchors "auto" means "identity". With ``n_components < d``,
@@ -163,13 +163,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to use the prior mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first. Each has the prior
-        mean, λ, the number of refreshes, and the held-out accuracy averaged over k = 1,
-        3, 5, 7, and at k = 3. Otherwise empty.
+        Settings that ``regularization="cv"`` tried, best first: prior mean, λ, number
+        of refreshes, mean held-out accuracy for k = 1, 3, 5, 7, and accuracy for k = 3.
+        Otherwise empty.
     ranks_ : list of RankChoice
-        Numbers of rows that ``n_components="cv"`` tried. Each has the mean
-        held-out loss in nats per point, and the standard error of its difference from
-        the smallest loss. Otherwise empty.
+        Numbers of rows that ``n_components="cv"`` tried, with the mean held-out loss in
+        nats per point, and the standard error of its difference from the smallest loss.
+        Otherwise empty.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int
@@ -249,13 +249,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             scaling and the prior mean use all rows of positive weight.
         groups : array-like of shape (n,), optional
             Cluster of each row, such as its subject, specimen or file. Use groups if
-            rows are not independent, or for copies of a row. Rows of a group are not
-            paired with each other. They stay in one cross-validation fold, and count as
-            one observation in the learning rate and λ. By default rows are independent.
-            Groups are not supported for ``pairs="impostors"``, ``n_anchors``,
-            ``n_components="cv"``, pairs of points, and data on disk. With groups
-            ``posterior_metric`` supports only the jackknife. ``same_probability`` uses
-            groups only with ``new_classes=True``.
+            rows are not independent, or are copies. Rows of a group are not paired with
+            each other, are in one cross-validation fold, and count as one observation
+            in the learning rate and λ. By default rows are independent. Groups are not
+            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"``,
+            pairs of points, and data on disk. With groups ``posterior_metric`` supports
+            only the jackknife. ``same_probability`` uses groups only with
+            ``new_classes=True``.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         rows: Any = X
         y = required(self, y)
         if holds_pairs(self, rows):
-            refuse_groups(groups, "pairs")
+            refuse_groups(groups, "X contains pairs")
             return self.fit_pairs(rows, y, sample_weight=sample_weight)
         data, self.classes_, scaler = labeled_data(
             self, rows, y, sample_weight, groups=groups
@@ -304,7 +304,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             judgments of a pair as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
-        refuse_rank(self, "pairs")
+        refuse_rank(self, "the data are pairs")
         recipe, lam = recipe_of(self, checked.X.shape[1])
         learned = self._store(fit_given_pairs(checked, recipe, lam), scaler)
         if trials is not None:
@@ -409,8 +409,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         After ``fit``, use them for figures and model checks, and use
         ``posterior_metric("intervals")`` for intervals. These draws do not measure
         sampling error, because pairs share points and the learning rate n/N is a
-        convention. Distances usually vary more among draws than among fits to other
-        samples. No single learning rate corrects this (see Benchmarks: label_draws).
+        convention. Distances usually vary more over draws than over fits to other
+        samples. No learning rate corrects this (see Benchmarks: label_draws).
 
         Examples
         --------
@@ -494,8 +494,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             chosen automatically. It keeps the number of components and the settings
             that "cv" chose. "all_pairs" is the fit with ``pairs="all"``,
             ``learning_rate=1`` and ``regularization=1``. The scale of its distances
-            does not depend on the number of points. The scale for "fit" may depend on
-            it, because nearest pairs become closer with more points.
+            does not depend on the number of points. The scale for "fit" may do so,
+            because nearest pairs become closer with more points.
 
         Returns
         -------

@@ -1,21 +1,12 @@
 """``sample`` and ``posterior_metric``: the uncertainty of a fitted LCA.
 
-The two purposes have different objects, and neither can be used for the other.
-
-*Prediction* averages soft votes over Laplace draws. Their likelihood is raised to a
-power η_G, the learning rate. It is computed from the likelihood gradients, summed over
-the pairs of each point. λ is chosen by leave-one-out of the averaged prediction. With
-few labels the log loss is lower than with the Euclidean distance or the fit; isotropic
-noise of the same size does nearly as well. See Benchmarks: posterior_few_labels.
-
-*Intervals* belong to the fit itself: the recipe of the fit, with the settings that it
-chooses, is repeated without quarters of the points (``posterior.jackknife``). They
-refer to the expected distance over training samples of this size. See Benchmarks:
-intervals. Draws for intervals are of another fit: to all pairs, at η = 1 and λ = 1.
-
-After ``fit_pairs``, with independent pairs, intervals come from the posterior,
-corrected for the noise of the draws (``posterior.intervals``). See Benchmarks:
-pairs_coverage.
+For prediction, soft votes are averaged over Laplace draws. Their likelihood is raised
+to the power η_G, and λ is chosen by leave-one-out of the averaged prediction (see
+Benchmarks: posterior_few_labels). After ``fit``, intervals come from the jackknife
+(``posterior.jackknife``; see Benchmarks: intervals). Draws for intervals are of another
+fit: to all pairs, at η = 1 and λ = 1. After ``fit_pairs``, with independent pairs,
+intervals come from the posterior, corrected for the noise of the draws
+(``posterior.intervals``; see Benchmarks: pairs_coverage).
 """
 
 from contextlib import nullcontext
@@ -87,8 +78,8 @@ def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
     check_is_fitted(estimator)
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "regularization must be finite for draws, got λ = inf, because 'cv' chose "
-            "the prior mean without learning. Set regularization to a number."
+            "Draws require a finite λ, got λ = inf, because regularization='cv' "
+            "chose the prior mean without learning. Set regularization to a number."
         )
     fitted: Fitted = estimator.fitted_
     return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
@@ -124,8 +115,8 @@ def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
     """Return a fit to labels with its refits without quarters of the points.
 
     Whole groups are left out, if the fit had groups. Each refit standardizes its
-    points, and chooses again the settings that the data chose in the fit. The number of
-    rows of the map and the choices of "cv" are not chosen again.
+    points, and chooses again the settings that the data chose, except the number of
+    rows of the map and the choices of "cv".
     """
     fitted: Fitted = estimator.fitted_
     Z, codes = np.asarray(fitted.pairs.X), estimator._codes
@@ -163,8 +154,8 @@ def check_no_anchors(estimator: object) -> None:
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
             "draws must be passed after a fit with n_anchors, got None. Use "
-            "draws=lca.sample(). The error due to the choice of anchors is in "
-            "matrix_error_"
+            "draws=lca.sample(). See matrix_error_ for the error due to the choice "
+            "of anchors"
         )
 
 
@@ -214,26 +205,26 @@ def metric_for(
     if bool(sampler == "jackknife"):
         if not spread:
             raise ValueError(
-                "method must be a sampler, got 'jackknife'. The jackknife is only for "
-                "intervals after fit(X, y)"
+                "method must be a sampler, got 'jackknife', which is only available "
+                "for intervals after fit(X, y)"
             )
         if n_draws is not None:
             raise ValueError(
-                f"n_draws must be None for the jackknife (without draws), got {n_draws}"
-                ". Use method='bootstrap'"
+                "n_draws must be None for the jackknife, which makes no draws, got "
+                f"{n_draws}. Use method='bootstrap'"
             )
         with silent() if progress is False else nullcontext():
             return repeated(estimator, seed, target)
     if target != "fit":
         raise ValueError(
-            "target='all_pairs' requires purpose='intervals' and the jackknife after "
-            f"fit(X, y), got purpose={purpose!r}, method={sampler!r}."
+            "target='all_pairs' requires purpose='intervals', method='jackknife' and "
+            f"fit(X, y), got purpose={purpose!r}, method={sampler!r}. Omit target."
         )
     if fitted.groups is not None:
         raise ValueError(
-            "posterior_metric after a fit with groups requires purpose='intervals' and "
-            f"the jackknife, got purpose={purpose!r}, method={sampler!r}. For "
-            "prediction, pass draws=lca.sample()."
+            "After a fit with groups, posterior_metric requires purpose='intervals' "
+            f"and method='jackknife', got purpose={purpose!r}, method={sampler!r}. "
+            "For prediction, pass draws=lca.sample()."
         )
     X = estimator.mean_ + fitted.pairs.X * estimator.scale_
     if spread and len(X) > MOST_POINTS:

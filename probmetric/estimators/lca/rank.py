@@ -1,14 +1,11 @@
 """Choose the number of rows p of the map of ``LCA`` by held-out points.
 
 The loss of a point is minus the log of the soft votes for its class, under a map that
-was learned without it (``neighbors.strength``, Eq. 1 there with one standard error
-instead of a half): the smallest p whose mean loss is at most one standard error of the
-paired differences above the minimum. The whole recipe is run on all folds but one, of
-points that are standardized together.
-
-Under the default prior mean p < d rows are shrunk to principal axes and p = d to c I:
-the losses compare these priors too. The standard error is over points. It does not
-include the sampling of training data.
+was learned without it. The smallest p is chosen whose mean loss is at most one standard
+error of the paired differences above the minimum (``neighbors.strength``, Eq. 1 there
+with one standard error instead of a half). The standard error is over points, and does
+not include the sampling of training data. With p < d the default prior shrinks to
+principal axes, and with p = d to c I, so the losses compare these priors too.
 """
 
 from typing import Any, NamedTuple
@@ -54,21 +51,18 @@ def choose_rank(
     lam: float | str,
     data: Labeled,
 ) -> tuple[Recipe, list[RankChoice]]:
-    """Return the recipe with the chosen number of rows; the choices, fewest first.
-
-    A given number does not change the recipe. For λ "cv" the rule of "auto" is used.
-    """
+    """Return the recipe with the chosen number of rows; the choices, fewest first."""
     if not isinstance(estimator.n_components, str):
         return recipe, []
     if data.w is not None:
-        refuse_rank(estimator, "sample_weight")
+        refuse_rank(estimator, "sample_weight is set")
     X, codes = arrays_of(data)[:2]
     sizes = np.bincount(codes)
     smallest = int(sizes[sizes > 1].min())
     if smallest < SMALLEST:
         raise ValueError(
-            f"n_components='cv' requires {SMALLEST} rows in each class, got a class "
-            f"with {smallest}. Set a number."
+            f"n_components='cv' requires at least {SMALLEST} rows in each class, got "
+            f"a class with {smallest}. Set n_components to a number."
         )
     d = X.shape[1]
     ranks = (*(p for p in RANKS if p < d), d)

@@ -61,12 +61,12 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
         return
     for wrong, what in (
         (data, data),
-        (e.n_anchors is not None, "n_anchors"),
-        (np.ndim(e.prior_mean) > 0, "a matrix as prior_mean"),
+        (e.n_anchors is not None, "n_anchors is set"),
+        (np.ndim(e.prior_mean) > 0, "prior_mean is a matrix"),
     ):
         if wrong:
             raise ValueError(
-                f"n_components must be an integer or None with {what}, got "
+                f"n_components must be an integer or None if {what}, got "
                 f"{e.n_components!r}"
             )
 
@@ -74,7 +74,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
 def refuse_groups(groups: object, what: str) -> None:
     """Raise if there are groups of rows, which ``what`` does not support."""
     if groups is not None:
-        raise ValueError(f"groups must be None with {what}, got groups. Omit groups.")
+        raise ValueError(f"groups must be None if {what}, got groups. Omit groups.")
 
 
 def check_groups(
@@ -84,14 +84,14 @@ def check_groups(
     e = estimator
     for wrong, what in (
         (e.pairs == "impostors", "pairs='impostors'"),
-        (e.n_anchors is not None, "n_anchors"),
+        (e.n_anchors is not None, "n_anchors is set"),
         (isinstance(e.n_components, str), f"n_components={e.n_components!r}"),
     ):
         refuse_groups(groups if wrong else None, what)
     if np.bincount(np.unique(np.stack([codes, groups]), axis=1)[0]).max() < 2:
         raise ValueError(
-            "groups must have at least one class with rows in two groups, got one "
-            "group in each class."
+            "groups: at least one class must have rows in two groups, got one group "
+            "in each class. Omit groups."
         )
 
 
@@ -106,7 +106,7 @@ def _prior_mean(
     W0 = points(mean, "prior_mean")
     if W0.shape != (p, d) or np.linalg.matrix_rank(W0) < p:
         raise ValueError(
-            f"prior_mean must have shape ({p}, {d}) and full rank, got {W0.shape}, "
-            f"rank {np.linalg.matrix_rank(W0)}"
+            f"prior_mean must have shape ({p}, {d}) and full rank, got shape "
+            f"{W0.shape} and rank {np.linalg.matrix_rank(W0)}"
         )
     return W0

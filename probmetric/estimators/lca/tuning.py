@@ -3,18 +3,15 @@
 *Folds* ("cv"): four stratified folds of the training data. The criterion is held-out
 kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k). Ties are broken by
 3-NN, then by the first prior mean, then by the stronger prior. If the prior mean is
-"auto" three means, W₀ ∝ S^(-g/2) at g = 0, ½, 1, are tried with few λ each, refreshed;
-otherwise one mean with more λ, with and without the refresh. No learning, W = W₀, is
-always among the settings. More settings do worse, because some win by chance (see
-Benchmarks: lca_accuracy). Held-out *pair likelihood* is not supported: it chooses too
-small a λ, because fitting pairs better is not a better neighbor metric.
+"auto", three means W₀ ∝ S^(-g/2) with g = 0, ½, 1 are tried with few λ each. Otherwise
+one mean is tried with more λ. No learning, W = W₀, is always a candidate. More
+candidates do worse, because some win by chance (see Benchmarks: lca_accuracy). Held-out
+*pair likelihood* is not supported, because it chooses too small a λ.
 
-*Evidence*: Laplace's marginal likelihood of the first pair set. No folds, but its
-scale depends on the learning rate, which is a convention for pairs made from labels.
-Pairs of users are independent and need no convention. Their λ is the smallest of the
-grid whose log evidence is within ``STRONG`` of the best. A prior that is too strong
-makes intervals too short, and the evidence is often flat (see Benchmarks:
-pairs_coverage).
+*Evidence*: Laplace's marginal likelihood of the first pair set. For pairs made from
+labels its scale depends on the learning rate. Pairs of users are independent. Their λ
+is the smallest of the grid whose log evidence is within ``STRONG`` of the best, because
+too strong a prior makes intervals too short (see Benchmarks: pairs_coverage).
 """
 
 from typing import Any, NamedTuple
@@ -124,7 +121,7 @@ def fit_labels(
         if data.w is not None:
             raise ValueError(
                 "regularization must be 'auto', 'evidence' or a number if "
-                "sample_weight is given, got 'cv'"
+                "sample_weight is set, got 'cv'"
             )
         choices = choose_by_folds(data, recipe, random_state)
         mean, lam, n_refresh = choices[0][:3]
@@ -159,8 +156,8 @@ def choose_by_folds(
     smallest = int(sizes[sizes > 1].min())  # A single row is never held out.
     if smallest < N_FOLDS:
         raise ValueError(
-            f"regularization='cv' requires {N_FOLDS} rows in each class, got a class "
-            f"with {smallest}. Use 'auto' or a number"
+            f"regularization='cv' requires at least {N_FOLDS} rows in each class, got "
+            f"a class with {smallest}. Use 'auto' or a number"
         )
     seed = check_random_state(random_state).randint(2**31)
     fold = deal(X, codes, N_FOLDS, seed, groups=groups)

@@ -42,14 +42,14 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     = b e^{u_i} and u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i.
     All pairs of point i share its effect u_i, and are therefore dependent. The standard
     deviation of the effects, the *spread* ω, is learned. With ω = 0 the model is
-    ``LCA`` with learning rate 1, whose intervals are too narrow if points differ.
+    ``LCA`` with learning rate 1. Intervals of ``LCA`` are too narrow if points differ.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the linear map. An entry has prior standard deviation
         c/√λ around the prior mean W₀, with c = ‖W₀‖/√p (Frobenius norm). "auto" uses 10
-        for labels, and the choice of ``LCA().fit_pairs`` for pairs.
+        for labels, and for pairs chooses λ as ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the linear map. In ``fit``, "auto" chooses it as ``LCA`` does.
         In ``fit_pairs``, it is a multiple of the identity.
@@ -75,18 +75,12 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Labels of the points. If points have no labels, None: points are then in the
         order of ``fitted_.pairs.X``.
     gap_ : float
-        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
-        in nats, on how far the log posterior given ω at the fit is below its nearest
-        local maximum. The estimate uses a local quadratic approximation.
-    learning_rate_ : float
-    classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_
-        See ``calibrate_threshold``.
-    fitted_ : Fitted
-        Result of the fit, with its pairs and prior, in standardized units.
-    mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn. ``n_iter_`` counts the steps at all values of ω.
+        Measure of convergence, near 0 if the fit is good: the nearest local maximum of
+        the log posterior given ω minus its value at the fit, in nats. It is estimated
+        by a local quadratic approximation.
+    learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
+        As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
+    n_features_in_, feature_names_in_
 
     Notes
     -----

@@ -108,10 +108,9 @@ class TripletEmbedding(TripletLearner):
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
     gap_ : float
-        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
-        in nats, on how far the log posterior at the fit is below its nearest local
-        maximum (see ``TripletMetric``). Rotations of the positions
-        are excluded, because they do not change the posterior.
+        Measure of convergence, near 0 if the fit is good (see ``TripletMetric``).
+        Rotations of the positions are excluded, because they do not change the
+        posterior.
     triplets_, prior_, params_
         Training triplets, prior, and posterior mode of the linear map. The map has n -
         1 features, because centered positions have n - 1 degrees of freedom in each
@@ -207,8 +206,8 @@ class TripletEmbedding(TripletLearner):
         p = 1 if self.n_components == "cv" else int(self.n_components)
         if not p < n <= MOST_OBJECTS:
             raise ValueError(
-                f"triplets must refer to {p + 1} (for {p} components) to "
-                f"{MOST_OBJECTS} objects, got {n:.6g}"
+                f"triplets: the number of objects must be {p + 1} (for {p} "
+                f"components) to {MOST_OBJECTS}, got {n:.6g}"
             )
         rows = object_rows(n)
         odd = bool(self.odd_one_out)

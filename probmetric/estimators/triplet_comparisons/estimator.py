@@ -98,14 +98,12 @@ class TripletMetric(PairsMixin, TripletLearner):
     sharpness_ : array of shape (R,), or None
         Factor s_r of the log odds of each rater. The geometric mean is 1.
     gap_ : float
-        Measure of convergence: a value near 0 is good. It is an estimated upper bound,
-        in nats, on how far the log posterior at the fit is below its nearest local
-        maximum. The estimate uses a local quadratic approximation. Infinite if the
-        Hessian shows that the fit is not a maximum. NaN (not computed) if p·d > 10,000.
-    classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
-    threshold_, pair_classes_
-        See ``calibrate_threshold``.
+        Measure of convergence, near 0 if the fit is good: the nearest local maximum of
+        the log posterior minus its value at the fit, in nats. It is estimated by a
+        local quadratic approximation. Infinite if the Hessian shows that the fit is not
+        a maximum. NaN (not computed) if p·d > 10,000.
+    classes_, threshold_, pair_classes_
+        As in ``LCA``.
     triplets_, prior_, params_
         Training triplets, prior, and posterior mode of the linear map, in standardized
         units.
@@ -185,8 +183,8 @@ class TripletMetric(PairsMixin, TripletLearner):
             also allowed. With ``odd_one_out``: 2, 0 or 1 if the first, second or third
             point is the odd one. Default: 1 for all. Containers must have responses.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0. Triplets of weight 0 have no effect, also on the scales of
-            the features and of the prior.
+            Data weights ≥ 0. Triplets of weight 0 have no effect, not even on the
+            scales of the features and of the prior.
         raters : array-like of shape (N,), optional
             The rater of each response: a number or text. Raters then differ in
             sharpness, by a factor of the log odds. Distances and probabilities are

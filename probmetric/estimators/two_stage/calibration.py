@@ -87,9 +87,9 @@ def calibrate(recipe: Recipe) -> Calibration:
         return fit_calibration(held_out_ratios(X, group, recipe.learn))
     except ValueError as error:  # The log ratios of a fold are not finite.
         warnings.warn(
-            "TwoStageMixture: calibration was not possible, because a fit to four "
-            f"fifths of the sources failed ({error}). Likelihood ratios are limited in "
-            "size, but not calibrated. Use prior='default', or calibration=None.",
+            "TwoStageMixture: the calibration failed, because a fit to four fifths "
+            f"of the sources failed ({error}). Likelihood ratios are limited in size, "
+            "but are not calibrated. Use prior='default', or calibration=None.",
             stacklevel=3,
         )
         return bound_only(n)

@@ -89,8 +89,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         representative. It should be set for ``fit(X)``, because single points do not
         identify it. With groups and pairs it is only the starting value.
     covariance : {"free", "proportional"}, default="free"
-        Parameters that groups and pairs learn: W_k and B_k ("free"), or Σ_k and one α
-        ("proportional").
+        Parameters that are learned from groups and pairs: W_k and B_k ("free"), or Σ_k
+        and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         - "default": the weak prior of Fraley and Raftery. If there are at most as many
           groups as features (and one component with free W and B), it also shrinks W to
@@ -127,7 +127,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
         an increasing function of the log LR to pairs of left-out sources, in five
         folds. It requires at least 20 sources with two rows or more. With n such
-        sources, ``|log LR|`` is at most log(n + 1), also if n is below 20. Calibration
+        sources, ``|log LR|`` is at most log(n + 1), even if n is below 20. Calibration
         does not change neighbors. Metrics of posterior draws use the same calibration.
         With None, and after fits to points, pairs or data on disk, the LR of the model
         is used.
@@ -420,14 +420,15 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         array = inputs.pair_array(pairs, self.n_features_in_)
         if np.isnan(array).any():
             raise ValueError(
-                "pairs must have no NaN for fit_alpha, got NaN. Set alpha to a number."
+                "pairs must not contain NaN for fit_alpha, got NaN. Set alpha to a "
+                "number."
             )
         first, second = (self._standardized(array[:, end]) for end in (0, 1))
         alpha = float(fit_alpha(mixture, first, second).params)
         if not np.isfinite(alpha):
             raise ValueError(
-                "pairs must have different points in at least one pair, got only equal "
-                "points. Set alpha to a number."
+                "pairs: at least one pair must have two different points, got only "
+                "pairs of equal points. Set alpha to a number."
             )
         return self._changed(mixture, alpha, "fit_alpha")
 
@@ -539,8 +540,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         """Raise ValueError, because a two-stage mixture has no distance."""
         raise ValueError(
             "pair_distance: a two-stage mixture learns a similarity, not a distance. "
-            "It has no triangle inequality, and a point may not be most similar to "
-            "itself. Use pair_score."
+            "Use pair_score."
         )
 
     @with_names

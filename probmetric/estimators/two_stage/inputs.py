@@ -47,8 +47,8 @@ def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray,
     """Return each row's group as a code in 0..G-1."""
     if isinstance(groups, str):
         raise ValueError(
-            f"groups must have shape ({n},), got {groups!r}. {LABEL!r} is for data on "
-            "disk with labels (pm.open(..., label=))"
+            f"groups must have shape ({n},), got {groups!r}. Use {LABEL!r} only for "
+            "data on disk with labels (pm.open(..., label=))"
         )
     labels, codes = labels_and_codes(groups, n)
     warn_of_unlabeled(unlabeled, labels, "groups")
@@ -87,9 +87,9 @@ def same_source(y: ArrayLike | None, n: int) -> Int[np.ndarray, "N"]:
     same = pair_labels(np.ones(n) if y is None else y, n, both=False)
     if not same.any():
         raise ValueError(
-            "y must have at least one pair from one source (1), got none. Without such "
-            "pairs, variation within and between sources cannot be separated. To fit "
-            "single rows use fit(X)."
+            "y must be 1 for at least one pair, got none. Without pairs from one "
+            "source, variation within and between sources cannot be separated. To "
+            "fit single rows use fit(X)."
         )
     return same
 

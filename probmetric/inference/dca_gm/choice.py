@@ -1,43 +1,32 @@
 """Choice of the strength of DCA-GM's prior in folds, and the mixed metric.
 
-With few points the fit overfits in three places. First, with n points in d > n
-dimensions S_W, Eq. (1) of ``dca_gm.start``, is singular, and the classes shrink to
-points in the projection. Second, the fit of A separates these points further. Third,
-the average Fisher matrix J has rank p and ignores d - p directions because of few
-points. A prior that counts as s points corrects all three: S_s replaces S_W, the prior
-of A has the precision (λ/c²) h (1 + s/n), and the metric is
+With few points the fit overfits in three places. With n points in d > n dimensions S_W,
+Eq. (1) of ``dca_gm.start``, is singular, and the classes shrink to points in the
+projection. The fit of A separates these points further. The average Fisher matrix J has
+rank p and ignores d - p directions because of few points. A prior that counts as s
+points corrects all three: S_s replaces S_W, the prior of A has the precision (λ/c²) h
+(1 + s/n), and the metric is
 
     M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s).                             (1)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of J; d and I refer to the columns that vary. The model depends on s through
-the mean A0(s) and the precision of A. M_s is a function of J, which is a function of A
-and θ. s = ∞ gives the Euclidean metric, and a mixture in the projection whitened by T
-only.
+the trace of J; d and I refer to the columns that vary. s = ∞ gives the Euclidean
+metric, and a mixture in the projection whitened by T only.
 
-The classifier overfits even with hundreds of points. A changes to directions that
-separate only the training points. Covariances that differ between classes make the log
-odds quadratic, and predictions far from the data are overconfident. The distances
-between projected points depend on A0, which was computed from the same points. Hence
-the prior is tight for any s > 0 (``close_prior``). With h = 10 a row of A can change by
-about a third of its length. The prior of the mixtures counts as m = 22 points: log_diag
-and off_diag have the standard deviation 1/√(2m) = 0.15, as a log standard deviation
-estimated from m points has, and centers have the variance n/(n + m) times the
-mean square of the projected points. With s = 0, h is 1, the standard deviation is 0.5,
-and the factor n/(n + m) is 1. The page Benchmarks: few labels lists the data on which h
-and m were chosen and tested.
+With hundreds of points the classifier still overfits, because A0 was computed from the
+same points. The prior is therefore tight for any s > 0 (``close_prior``). With h = 10 a
+row of A can change by about a third of its length. The prior of the mixtures counts as
+m = 22 points: log_diag and off_diag have the standard deviation 1/√(2m) = 0.15, and
+centers have the variance n/(n + m) times the mean square of the projected points. With
+s = 0, h is 1, the standard deviation is 0.5, and the factor n/(n + m) is 1. See
+Benchmarks: few labels.
 
 ``choose_strength`` chooses the s whose votes of neighbors predict held-out points best.
-The votes in the folds use M_s with A0(s)ᵀA0(s) instead of J, because the fit starts at
-A0 and the prior is centered at A0. A fold therefore needs no fit and compiles nothing.
-The bandwidth of the votes is chosen on the training points of the fold, as in a
-classifier (``tuned_losses``). Under the metric, the classes of training points are
-farther apart than the classes of new points. With few points in many dimensions the
-votes are therefore too confident. The best bandwidth for the held-out points would hide
-this loss.
-
-The strongest prior is chosen whose loss is at most one standard error above the best.
-This is twice the tolerance of other learners.
+The votes in the folds use M_s with A0(s)ᵀA0(s) instead of J, so a fold needs no fit.
+The bandwidth of the votes is chosen on the training points of the fold
+(``tuned_losses``); the best bandwidth for the held-out points would hide that votes are
+overconfident. The strongest prior is chosen whose loss is at most one standard error
+above the best, twice the tolerance of other learners.
 """
 
 import numpy as np

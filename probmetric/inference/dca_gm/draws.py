@@ -198,11 +198,7 @@ def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
 def _mixed(
     J: Float[np.ndarray, "s d d"], share: float, scale: Float[np.ndarray, "d"]
 ) -> list[Mahalanobis]:
-    """Compute M_s for every draw of J, which is in input units.
-
-    Matrices are mixed and factored in the units of ``scale``. In input units small
-    entries of M would be rounding errors.
-    """
+    """Compute M_s for every draw of J (in input units), in the units of ``scale``."""
     live = scale > 0
     scaled = J * np.outer(scale, scale)
     level = np.trace(scaled, axis1=1, axis2=2) / live.sum()

@@ -166,23 +166,6 @@ def default_prior(
     data : Labeled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
-
-    Examples
-    --------
-    The projection is 2, hence c = 2. The projected points are -2 and 2, hence the scale
-    of the centers is 2:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> chol = np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(2 * np.eye(1), np.log([0.5, 0.5]), zero, mu, chol)
-    >>> data = Labeled(np.array([[-1.0], [1.0]]), np.array([0, 1]))
-    >>> prior = dca_gm.default_prior(params, data)
-    >>> float(prior.c), float(prior.mu_scale), prior.mean.tolist()
-    (2.0, 2.0, [[2.0]])
     """
     A, w = np.asarray(params.A), np.asarray(weights(data))
     squares = np.mean((np.asarray(data.X) @ A.T) ** 2, 1)
@@ -255,7 +238,10 @@ def fit(
     >>> from probmetric.inference import dca_gm
     >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> params = dca_gm.fit(Labeled(X, y), n_latent=1, n_gaussians=1).params
+    >>> data = Labeled(X, y)
+    >>> begin = dca_gm.start(data, 1, n_gaussians=1)
+    >>> prior = dca_gm.default_prior(begin, data)
+    >>> params = dca_gm.fit(data, prior, init=begin).params
     >>> params.A.round(2).tolist(), np.exp(params.log_alpha).round(2).tolist()
     ([[1.56, 0.0]], [0.5, 0.5])
     >>> dca_gm.class_log_probability(params, X).argmax(1).tolist()

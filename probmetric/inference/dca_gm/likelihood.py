@@ -53,23 +53,7 @@ from probmetric.typing import Array
 def class_log_probability(
     params: DCAGMParams, X: Float[Array, "n d"]
 ) -> Float[Array, "n c"]:
-    """Compute the natural log of the class probabilities p(c|x_i).
-
-    Examples
-    --------
-    Two normal classes with means -1 and 1 have log odds 2x, hence odds of 3 at
-    log(3)/2:
-
-    >>> import numpy as np
-    >>> from probmetric.inference import dca_gm
-    >>> from probmetric.models.dca_gm import DCAGMParams
-    >>> mu, zero = np.array([[[-1.0]], [[1.0]]]), np.zeros((2, 1))
-    >>> half, chol = np.log([0.5, 0.5]), np.ones((2, 1, 1, 1))
-    >>> params = DCAGMParams(np.eye(1), half, zero, mu, chol)
-    >>> X = np.array([[0.0], [np.log(3) / 2]])
-    >>> np.exp(dca_gm.class_log_probability(params, X)).round(3).tolist()
-    [[0.5, 0.5], [0.25, 0.75]]
-    """
+    """Compute the natural log of the class probabilities p(c|x_i)."""
     Y = jnp.asarray(X) @ params.A.T
     joint = class_log_joint(Y, log_weight(params), params.mu, params.chol)
     return jax.nn.log_softmax(joint, axis=-1)

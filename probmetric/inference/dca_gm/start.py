@@ -138,19 +138,6 @@ def start(
         units of points.
     seed : int, default=0
         Seed of k-means.
-
-    Examples
-    --------
-    With one component per class the centers are the projected class means:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Labeled
-    >>> from probmetric.inference import dca_gm
-    >>> cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    >>> X, y = np.vstack([cross - [2, 0], cross + [2, 0]]), np.repeat([0, 1], 4)
-    >>> begin = dca_gm.start(Labeled(X, y), 1, n_gaussians=1)
-    >>> begin.A.round(2).tolist(), begin.mu.ravel().round(2).tolist()
-    ([[1.41, 0.0]], [-2.82, 2.82])
     """
     n_classes = check_labeled(data, n_latent)
     counts = _counts(n_gaussians, n_classes)

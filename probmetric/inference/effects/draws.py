@@ -210,8 +210,8 @@ def draw(
     sampler = careful(method)
     if fitted.known and isinstance(sampler, NUTS):
         raise ValueError(
-            "method must be 'laplace' if spread was set in the fit or there is one "
-            "group, got 'nuts'. If the spread is 0, use LCA."
+            "method must be 'laplace' if the fit has one group or a fixed spread, "
+            "got 'nuts'. If the spread is 0, use LCA."
         )
     posterior = grid(fitted) if posterior is None else posterior
     if isinstance(sampler, Laplace):
@@ -251,11 +251,7 @@ def new_groups(
     p: int,
     seed: int,
 ) -> Float[np.ndarray, "s d d"]:
-    """Return the matrix of a new group for each draw of M, b and spread, Eq. (2).
-
-    ``values`` are in input units. ``width`` is c, ``scale`` divided the features, and
-    the map has p rows.
-    """
+    """Return the matrix of a new group for each draw of M, b and spread, Eq. (2)."""
     rng = np.random.default_rng(seed)
     L = np.stack([metric.factor[:p] for metric in mahalanobis(values["M"])])
     E = rng.normal(size=L.shape) / scale

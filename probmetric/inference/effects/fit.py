@@ -249,11 +249,7 @@ def _moved(at: Arrays, step: Float[np.ndarray, "q"], name: str) -> Arrays:
 def data_of(
     pairs: Pairs, prior: Prior, learning_rate: float = 1.0, n_groups: int | None = None
 ) -> tuple[Effect[Any, Any], Any]:
-    """Return the effect of a prior and the data of its objective.
-
-    The data are (stacked statistics, prior, learning rate) of groups or (rows, prior)
-    of points. The prior must be proper.
-    """
+    """Return the effect of a (proper) prior, and the data of its objective."""
     check_prior(prior.common)
     if not np.all(np.asarray(prior.common.lam) > 0):
         raise ValueError(
@@ -338,9 +334,11 @@ def fit(
     >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
     >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
     >>> prior = PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> u = effects.fit(pairs, prior, spread=1.0).params.effects
-    >>> int(u.argmax())  # No pair of point 2 was called the same.
+    >>> params = effects.fit(pairs, prior, spread=1.0).params
+    >>> int(params.effects.argmax())  # No pair of point 2 was called the same.
     2
+    >>> len(effects.spread_posterior(params, pairs, prior, n_grid=5).modes)
+    5
     """
     return best_mode(
         pairs,
@@ -431,21 +429,6 @@ def spread_posterior(
     ------
     ValueError
         If the search for the other parameters converges at no grid point.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import effects
-    >>> from probmetric.models.lca import LCAPrior
-    >>> from probmetric.models.point_effects import PointEffectsPrior
-    >>> i, j, y = np.array([[0, 0, 1, 3, 3], [1, 2, 2, 1, 2], [1, 0, 0, 1, 0]])
-    >>> pairs = Pairs(np.zeros((4, 1)), i, j, y)
-    >>> problem = pairs, PointEffectsPrior(LCAPrior(np.eye(1)))
-    >>> fit = effects.fit(*problem, spread=1.0)
-    >>> posterior = effects.spread_posterior(fit.params, *problem, n_grid=5)
-    >>> round(float(posterior.probability.sum()), 6), len(posterior.modes)
-    (1.0, 5)
     """
     with jax.enable_x64(np.asarray(params.W).dtype == np.float64):
         effect, data = data_of(pairs, prior, learning_rate, n_groups)
@@ -458,8 +441,7 @@ def spread_posterior(
         )
     if all(mode.factors is None for mode in posterior.modes):
         raise ValueError(
-            "Draws are not available: at every spread that was tried, the search for "
-            "the other parameters (map, intercept, effects) did not converge. Increase "
-            "max_iter, or set a stronger prior."
+            "Draws are not available, because the fit did not converge for any value "
+            "of the spread. Increase max_iter, or set a stronger prior."
         )
     return posterior

@@ -38,11 +38,7 @@ type GroupData = tuple[Statistics, HierarchicalLCAPrior, Scalar]
 
 
 def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
-    """Return the statistics of each group, stacked; rows are padded to a power of two.
-
-    ``anchor`` is the group 0..G-1 of each pair; G is the largest code plus one, or
-    ``n_groups``.
-    """
+    """Return the stacked statistics of the groups; rows are padded to powers of two."""
     refuse_trials(pairs, "hierarchical_lca")
     if pairs.anchor is None:
         raise ValueError("pairs.anchor must be the group of each pair, got None.")
@@ -50,8 +46,8 @@ def stacked(pairs: Pairs, n_groups: int | None = None) -> Statistics:
     least = int(anchor.max()) + 1
     if n_groups is not None and n_groups < least:
         raise ValueError(
-            f"n_groups must be at least {least} for the groups of these pairs, got "
-            f"{n_groups}."
+            f"n_groups must be at least {least}, the number of groups in "
+            f"pairs.anchor, got {n_groups}."
         )
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     y = None if pairs.y is None else np.asarray(pairs.y)

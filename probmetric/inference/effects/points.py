@@ -58,8 +58,8 @@ def rows_of(pairs: Pairs, learning_rate: float = 1.0) -> Rows:
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     if np.any(i == j):
         raise ValueError(
-            "pairs must be of two different points, got point "
-            f"{int(i[i == j][0])} paired with itself."
+            "pairs: the two points of a pair must be different, got point "
+            f"{int(i[i == j][0])} paired with itself. Remove this pair."
         )
     w = (learning_rate * np.asarray(weights(pairs), float)).astype(X.dtype)
     weighted = w > 0

@@ -76,9 +76,9 @@ def check_mode(log_density: float, fit: Fit) -> None:
     """Raise if a solver converged to a point that is not a mode."""
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
-            "X: the fit did not end at a maximum of the posterior (the Hessian is not "
-            "negative definite). Look for a point far from all others, or increase "
-            "regularization."
+            "X: the fit did not end at a maximum of the posterior, because the "
+            "Hessian is not negative definite. Check for a point far from all "
+            "others, or increase regularization."
         )
 
 

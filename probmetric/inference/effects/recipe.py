@@ -62,8 +62,9 @@ def pairs_in_groups(
         if len(sizes) < 2 or sizes.min() < 2:
             label = group if labels is None else labels[group]
             raise ValueError(
-                "groups must each have at least 2 classes of at least 2 members, got "
-                f"class sizes {sizes.tolist()} in group {label!r}."
+                "groups: each group must have at least 2 classes with 2 or more "
+                f"rows, got class sizes {sizes.tolist()} in group {label!r}. Remove "
+                "this group."
             )
         made = build(Labeled(X[rows], classes), recipe)
         i, j = rows[np.asarray(made.i)], rows[np.asarray(made.j)]
@@ -80,8 +81,7 @@ def merged(
 ) -> tuple[Pairs, Shaped[np.ndarray, "n"] | None]:
     """Return pairs with each distinct point once in X, and the point labels.
 
-    Without labels (N, 2) of the points of each pair, points with equal features are
-    the same point.
+    Without labels (N, 2), points with equal features are the same point.
     """
     X, i, j = np.asarray(pairs.X), np.asarray(pairs.i), np.asarray(pairs.j)
     if labels is None:
@@ -100,8 +100,8 @@ def merged(
     different = np.flatnonzero(np.any(X[ends] != rows[codes], 1))
     if len(different):
         raise ValueError(
-            "points must have the same features for the same label, got different "
-            f"features for {names.tolist()[codes[different[0]]]!r}."
+            "points: points with the same label must have the same features, got "
+            f"different features for {names.tolist()[codes[different[0]]]!r}."
         )
     i, j = codes.reshape(-1, 2).T
     return pairs._replace(X=rows, i=i, j=j), names

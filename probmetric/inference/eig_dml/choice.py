@@ -1,23 +1,20 @@
 """A prior for Eig-DML: the mixture of its metric with the Euclidean metric.
 
-The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs and has a rank
-far below d. With few points per dimension, M concentrates on directions in which the
-close pairs do not vary. Let a prior count as s points beside the n training points:
+The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs, and with few
+points per dimension it concentrates on directions in which the close pairs do not vary.
+Let a prior count as s points beside the n training points:
 
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of M; d and I refer to the columns that vary. s = 0 gives M, and s = ∞ gives
-the Euclidean metric. Up to a factor, M_s is feasible in problem (1). The certificate
-(5) is valid only for M, not for M_s with s > 0.
+the trace of M; d and I refer to the columns that vary. Up to a factor, M_s is feasible
+in problem (1). The certificate (5) is valid only for M, not for M_s with s > 0.
 
-Without a likelihood, s is not a parameter of a model. ``choose_strength`` therefore
-chooses s by the votes of neighbors in folds (``neighbors.strength``), with s = ∞ among
-the candidates. M does not depend on s, hence a fold needs one fit.
-
-The strongest prior is chosen whose loss is at most two standard errors above the best.
-This is four times the tolerance of other learners. M depends on few pairs. With 20
-points M may predict well in the folds and badly on new points.
+``choose_strength`` chooses s by the votes of neighbors in folds
+(``neighbors.strength``), with s = ∞ among the candidates. A fold needs one fit, because
+M does not depend on s. The strongest prior is chosen whose loss is at most two standard
+errors above the best. This is four times the tolerance of other learners, because M
+depends on few pairs and may predict well in the folds and badly on new points.
 """
 
 from collections.abc import Callable

@@ -13,12 +13,9 @@ game:
     M  = R⁻ᵀ S R⁻¹,  ⟨H, M⟩ = κ          (the constraint is tight)               (4)
 
 *Any* feasible S and u therefore certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).         (5)
-A fit stores both bounds, recomputed from the final S and u. The fit stops by the gap of
-the bounds, not by the size of a step, which always decreases.
-
+A fit stores both bounds, recomputed from the final S and u, and stops by their gap.
 There are two solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of 1%, and
-``pdhg`` for a gap of 1e-6 and below. Both need O((n_F + d) d) memory and never store
-n_F matrices of d × d.
+``pdhg`` for a gap of 1e-6 and below. Both need O((n_F + d) d) memory.
 
 Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
 step of 1/t discards the start: all iterates of the notes have trace 1); P13 (the notes
@@ -26,10 +23,9 @@ use S as if it were M: (4) is missing); P14 (eigenvector, not eigenvalue); P16 (
 constraint on M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes f* = 0; a
 singular H needs δ relative to its trace).
 
-There is no generative model, hence no NumPyro model. The loops run on the host in NumPy
-and SciPy: thousands of d × d eigenproblems with a data-dependent stop, a changing set
-of active far pairs, and Lanczos for large d. JAX has no advantage here, and its
-compilation takes longer than the fit.
+There is no generative model, and no NumPyro model. The loops run on the host in NumPy
+and SciPy, because they have a data-dependent stop and a changing set of active pairs,
+and JAX would compile longer than the fit takes.
 
 References
 ----------
@@ -68,19 +64,6 @@ class EigDMLParams(NamedTuple):
     primal, dual, gap : float
         ``primal`` is the smallest squared distance of a far pair under M. ``dual`` is
         an upper bound on this value for every M. ``gap`` is dual - primal.
-
-    Examples
-    --------
-    Close pairs are 1 and 2 apart along the axes, and far pairs 2 and 4:
-
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import eig_dml
-    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0], [2.0, 0.0], [0.0, 4.0]])
-    >>> pairs = Pairs(X, np.zeros(4, int), np.arange(1, 5), y=np.array([1, 1, 0, 0]))
-    >>> params = eig_dml.fit(pairs).params
-    >>> params.u.round(3).tolist(), round(float(params.dual), 3)
-    ([0.5, 0.5], 4.0)
     """
 
     factor: Float[Array, "r d"]
@@ -117,14 +100,14 @@ def game(
     d = delta.shape[1]
     if not len(close) or not len(far):
         raise ValueError(
-            "y must have at least one close (1) and one far (0) pair of positive "
-            f"weight, got {len(close)} and {len(far)}. Add the missing kind."
+            "y must contain a close pair (1) and a far pair (0) with weight above 0, "
+            f"got {len(close)} close and {len(far)} far pairs. Add the missing kind."
         )
     zero = ~np.any(far, 1)
     if zero.any():
         raise ValueError(
-            f"pairs must have different points in every far pair, got {zero.sum()} far "
-            "pairs of equal points. Remove these pairs."
+            f"pairs: the two points of a far pair must be different, got {zero.sum()} "
+            "far pairs of equal points. Remove these pairs."
         )
     H = close.T @ close
     H = H + ridge * np.trace(H) / d * np.eye(d, dtype=H.dtype)

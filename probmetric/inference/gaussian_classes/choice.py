@@ -7,25 +7,24 @@ candidates are
     m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a T),
     a = s/(s + n - C).                                                            (1)
 
-The class covariances vary about a common covariance. ν₀ - D - 1 is the similarity of
-the class covariances, in points. The common covariance has the prior mean T, which
-counts as s points. κ₀ is the similarity of the class means. The grid includes almost no
-learning. At s = ∞ no covariance is learned. At κ₀ = 100 the means hardly change, and
-predictions are the class shares.
+The class covariances vary about a common covariance, and ν₀ - D - 1 is their
+similarity, in points. The common covariance has the prior mean T, which counts as s
+points. κ₀ is the similarity of the class means. At s = ∞ no covariance is learned. At
+κ₀ = 100 the means hardly change, and predictions are the class shares.
 
 The choice minimizes, over (s, ν₀, κ₀), the mean of -log P(y_i | x_i, other folds),
 where P is the exact predictive probability of ``gaussian_classes.predict``. Every
-quantity in Eq. (1) is computed from the training points of the fold, hence no point is
-used twice. The prior of highest evidence (``gaussian_classes.prior``) uses S_W twice,
-and its a is too small when n is near D.
+quantity in Eq. (1) is computed from the training points of the fold. (The prior of
+highest evidence, ``gaussian_classes.prior``, uses S_W twice, and its a is too small
+when n is near D.)
 
 Folds are stratified. Their number is at most the size of the smallest class with two
-points or more. With more folds, the held-out part of some fold would lack a class, and
-this would reveal its labels. With more than 1000 points, a stratified subset of 1000
-points is predicted. The only point of a class is used for training and never predicted.
+points or more, because a held-out part without a class would reveal its labels. With
+more than 1000 points, a stratified subset of 1000 points is predicted. The only point
+of a class is never predicted. See Benchmarks: few labels.
 
-One decomposition is sufficient for all κ₀ and ν₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r
-= κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
+One decomposition is sufficient for all κ₀ and ν₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r =
+κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
 and G the vectors x - x̄_c and g whitened by A, and u = W + t G,
 
     log|Ψ| = log|A| + log(1 + r G²),
@@ -36,9 +35,6 @@ most n_c - 1. For z = R⁻¹(x - x̄_c), and the products of W and G alike,
 
     W² = z²/e + Σ_i (v_iᵀz)² (1/(e + l_i) - 1/e),
     log|A| = log|Ψ₁| + D log e + Σ_i log(1 + l_i/e).                              (3)
-
-The page Benchmarks: few labels lists the data on which the grid and the rule were
-chosen and tested.
 """
 
 from collections.abc import Callable, Iterator
@@ -210,10 +206,7 @@ def _log_joints(
     covariance: Covariance,
     alpha: float,
 ) -> Iterator[Float[np.ndarray, "e k m c"]]:
-    """Compute log P(class, query), up to a constant, for every κ₀ and blocks of ν₀.
-
-    Eq. (2) of ``posterior`` from (x - m)ᵀΨ⁻¹(x - m), by feature if independent.
-    """
+    """Compute log P(class, query), up to a constant, for every κ₀ and blocks of ν₀."""
     n, d, kappa = stats.n, Q.shape[1], np.array(KAPPA)[:, None]
     grand = n @ stats.mean / np.sum(n)
     centers = np.where(n[:, None] > 0, stats.mean, grand)

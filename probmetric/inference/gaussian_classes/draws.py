@@ -78,9 +78,10 @@ def sample(
     """Draw the parameters of the classes ``n_draws * n_chains`` times, in one chain.
 
     ``posterior`` is in scaled units; ``data``, ``base`` and the draws in input units.
-    ``metrics`` uses the rule and γ of ``base``. Zero columns of its frame mark constant
-    features, and at γ = ∞ it is the metric of every draw. ``log_prior``, ``predictive``
-    and ``prior_draws`` require prior and covariance in ``arguments``.
+    ``metrics`` uses the rule and γ of ``base``. Zero columns of the frame of ``base``
+    mark constant features. At γ = ∞, ``base`` is the metric of every draw.
+    ``log_prior``, ``predictive`` and ``prior_draws`` need prior and covariance in
+    ``arguments``.
     """
     seed, total = seed_and_total(**run)
     with jax.enable_x64(True):

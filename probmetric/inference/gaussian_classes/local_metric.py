@@ -139,10 +139,7 @@ def drawn_metrics(
 def posterior_metrics(
     post: ClassPosterior, seed: int, n_draws: int, *, rule: Rule = "min_norm"
 ) -> tuple[LocalMahalanobis, list[LocalMahalanobis]]:
-    """Compute the predictive metric, Eq. (1), and metrics of posterior draws, Eq. (2).
-
-    The computation is one compiled program. With ``n_draws = 0`` nothing compiles.
-    """
+    """Compute the predictive metric, Eq. (1), and metrics of draws, Eq. (2)."""
     with jax.enable_x64(True):
         if not n_draws:
             return to_numpy(student_metric(post, rule=rule)), []
@@ -293,11 +290,7 @@ def choose_by_folds(
 
 
 def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
-    """Make the Euclidean metric (γ = ∞, frame I) with the densities of ``metric``.
-
-    ``metric`` is in scaled units, and its frame F is triangular. The factors of the
-    densities become F⁻¹L, which are triangular too.
-    """
+    """Make the Euclidean metric (γ = ∞, frame I) with the densities of ``metric``."""
     frame, classes = metric.frame, metric.classes
     loc = np.linalg.solve(frame, classes.loc[..., None])[..., 0]
     factor = np.tril(np.linalg.solve(frame, classes.factor))

@@ -66,18 +66,6 @@ class ClassPosterior(NamedTuple):
     c, or 1 if the covariance is tied. Psi has the shape (c, d) if the covariance is
     diagonal. With missing entries every array has a leading axis of completions, and
     the posterior is the average over completions (``gaussian_classes.completions``).
-
-    Examples
-    --------
-    The posterior variance of a class has the mean Ψ/(ν - D - 1):
-
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> (post.Psi / (post.nu - 2)[:, None, None]).ravel().tolist()
-    [4.0, 4.0]
     """
 
     alpha: Float[Array, "*s c"]
@@ -305,6 +293,9 @@ def draw(key: jax.Array, post: ClassPosterior, n_draws: int) -> GaussianClassesP
     >>> drawn = gaussian_classes.draw(jax.random.key(0), post, 4000)
     >>> bool(np.allclose(drawn.weights.sum(1), 1)), drawn.mean.mean(0).round(1).tolist()
     (True, [[-1.0], [1.0]])
+    >>> classes = gaussian_classes.predictive(post)
+    >>> (classes.factor**2).ravel().round(3).tolist()  # Ψ (κ + 1)/(κ df), df = 6
+    [3.333, 3.333]
     """
     if is_mean(post):
         turn = jnp.arange(n_draws) * len(post.mean) // n_draws

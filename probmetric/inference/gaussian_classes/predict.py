@@ -51,17 +51,6 @@ def predictive(post: ClassPosterior) -> ClassDensities:
     ValueError
         If the covariance is diagonal. A product of univariate Student-t densities is
         not a multivariate Student-t density.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gaussian_classes
-    >>> mean, Psi = np.array([[-1.0], [1.0]]), np.full((2, 1, 1), 16.0)
-    >>> alpha, kappa, nu = np.full(2, 2.0), np.full(2, 4.0), np.full(2, 6.0)
-    >>> post = gaussian_classes.ClassPosterior(alpha, mean, kappa, nu, Psi)
-    >>> classes = gaussian_classes.predictive(post)
-    >>> (classes.factor**2).ravel().round(3).tolist()  # Ψ (κ + 1)/(κ df), df = 6
-    [3.333, 3.333]
     """
     return predictive_of(jnp, post)
 

@@ -90,11 +90,7 @@ def learn_statistics(
     covariance: Covariance = "full",
     alpha: Float[Array, ""] | float | int = 1.0,
 ) -> Learned:
-    """Compute the posterior, by default under the prior of highest evidence, Eq. (1).
-
-    The choice of the default prior compiles one program. With ``prior`` nothing
-    compiles, and its α is used instead of ``alpha``.
-    """
+    """Compute the posterior; the default prior has the highest evidence, Eq. (1)."""
     if prior is None:
         return _learn_all(stats, alpha, covariance=covariance)
     return _learn(stats, prior, covariance=covariance)

@@ -29,10 +29,7 @@ from probmetric.models.gdm import GDMParams, GDMPrior
 
 
 def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
-    """Return the sampling unit of each site, numbered 0, 1, ...
-
-    The unit is the site or, if no site is in two different pairs, the pair.
-    """
+    """Return the unit of each site: the site, or its pair if none is shared."""
     i, j = np.unique(np.sort([pairs.i, pairs.j], 0), axis=1)
     unit, ends = np.arange(len(pairs.X)), np.append(i, j)
     if len(np.unique(ends)) == len(ends):
@@ -41,10 +38,7 @@ def units_of(pairs: Pairs) -> Int[np.ndarray, "n"]:
 
 
 def site_weights(n: int, replicate: int, seed: int = 0) -> Float[np.ndarray, "n"]:
-    """Return the weights of n sites in one replicate of the Bayesian bootstrap.
-
-    The weights are n·Dirichlet(1, …, 1) and depend only on the seed and the replicate.
-    """
+    """Return weights n·Dirichlet(1, …, 1) of n sites for one seed and replicate."""
     u = np.random.default_rng([seed, replicate]).exponential(size=n)
     return u / u.mean()
 
@@ -57,11 +51,7 @@ def refits(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Refit under weights u ≥ 0 on sites, with a leading axis of replicates.
-
-    Each site must be one point of the pairs. A refit that does not converge raises
-    RuntimeError.
-    """
+    """Refit under weights u ≥ 0 on sites; RuntimeError if one does not converge."""
     rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params)
     precision, start = precisions(prior), to_beta(params)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)
@@ -97,8 +87,8 @@ def leave_out(
     for k in range(int(group.max()) + 1):
         if not np.any((group[i] != k) & (group[j] != k)):
             raise ValueError(
-                "pairs must remain if a group of sites is left out, got no pairs "
-                f"without group {k}."
+                "pairs: pairs must remain if a group of sites is left out, got none "
+                f"without group {k}. Add sites or pairs."
             )
     u = (group != np.arange(int(group.max()) + 1)[:, None]).astype(float)
     return refits(pairs, prior, params, u, learning_rate=learning_rate)

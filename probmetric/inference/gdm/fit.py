@@ -57,7 +57,8 @@ def check_prior(prior: GDMPrior, d: int) -> None:
     if not valid.all():
         row = int(np.argmin(valid))
         raise ValueError(
-            f"knots must ascend in each row, got {knots[row].tolist()} in row {row}."
+            f"knots must be in ascending order in each row, got {knots[row].tolist()} "
+            f"in row {row}."
         )
     for name in ("scale", "b_scale"):
         value = np.asarray(getattr(prior, name))
@@ -79,14 +80,6 @@ def knots_for(
 
     ``X`` (n, d) are the covariates of the sites, each site once. With ``coordinates``,
     the last row has quantiles of the distances between all sites.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import gdm
-    >>> X = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [9.0, 1.0]])
-    >>> gdm.knots_for(X).tolist()  # The median of the distinct values 0, 1 and 9
-    [[0.0, 1.0, 9.0], [1.0, 1.0, 1.0]]
     """
     X = np.asarray(X)
     if n_splines < 2:
@@ -161,7 +154,7 @@ def climb(
 
 
 def _newton(beta: np.ndarray, slope: np.ndarray, H: np.ndarray) -> np.ndarray:
-    """Return the step: Newton's for free entries, to the edge for the others."""
+    """Return Newton's step of the free entries; other entries move to 0."""
     # Entries near the edge with an outward gradient count as on it: otherwise halving
     # would make the whole step tiny.
     near = np.minimum(1e-3, np.linalg.norm(beta - np.maximum(beta + slope, 0)))
@@ -230,6 +223,8 @@ def fit(
     >>> params = gdm.fit(pairs, prior).params
     >>> round(float(params.b), 2), round(float(params.theta.sum()), 1)
     (0.69, 2.0)
+    >>> gdm.gap(params, pairs, prior) < 1e-6
+    True
     """
     X = np.asarray(pairs.X)
     check_prior(prior, X.shape[1])
@@ -259,18 +254,6 @@ def gap(
     """Compute the gap in nats, an upper bound on the distance to the maximum, Eq. (1).
 
     The arguments are those of ``fit``, and its parameters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Pairs
-    >>> from probmetric.inference import gdm
-    >>> from probmetric.models.gdm import GDMPrior
-    >>> i, j, y = np.array([[0, 0, 1], [1, 2, 2], [1, 0, 1]])
-    >>> pairs = Pairs(np.array([[0.0], [1.0], [2.0]]), i, j, y)
-    >>> prior = GDMPrior(gdm.knots_for(pairs.X))
-    >>> gdm.gap(gdm.fit(pairs, prior).params, pairs, prior) < 1e-9
-    True
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
     rows = rows_of(pairs, in_float64(prior), learning_rate)

@@ -47,10 +47,7 @@ class Rows(NamedTuple):
 def rows_of(
     pairs: Pairs, model: GDMParams | GDMPrior, learning_rate: float = 1.0
 ) -> Rows:
-    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units.
-
-    The knots and the coordinates are as in ``model``.
-    """
+    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units."""
     if pairs.y is None:
         raise ValueError("pairs.y must be the number of shared units, got None.")
     pairs = checked_rows(pairs)
@@ -73,10 +70,7 @@ def rows_of(
 
 
 def padded(rows: Rows) -> Rows:
-    """Pad rows to a bucket size, so that datasets share compiled programs.
-
-    The added rows have no units and the exponent t = b.
-    """
+    """Pad rows to a bucket size, so that datasets share compiled programs."""
     size = bucket(len(rows.shared))
     Z, shared, other = (pad_rows(a, size) for a in rows[:3])
     Z[len(rows.shared) :, 0] = 1

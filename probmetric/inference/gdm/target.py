@@ -91,8 +91,8 @@ def start(
         u = new
     else:
         raise RuntimeError(
-            f"gdm: the mode of (log b, log θ) was not reached in {max_steps} steps. "
-            "Set a stronger prior."
+            "gdm: the search for the mode of (log b, log θ) did not converge in "
+            f"{max_steps} steps. Set a stronger prior."
         )
     _, _, B = _at(u, rows, precision)
     L = np.linalg.cholesky(B)

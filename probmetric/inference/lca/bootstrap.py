@@ -3,18 +3,14 @@
 In each draw, point i has the weight u_i, with u = n·Dirichlet(1, …, 1), and pair (i, j)
 the *product* w u_i u_j. The refit uses L-BFGS and starts at the fit to the data. To
 first order the covariance of the draws is H⁻¹JH⁻¹, with J the variance of a U-statistic
-of order two. This is the correct order, because pairs share points. If the mean of both
-weights were used instead of the product, intervals would be half as wide.
+of order two, because pairs share points. With the mean of both weights instead of the
+product, intervals would be half as wide.
 
 Each refit uses coordinates in which the curvature is near the identity. With T₁ = Σ w
 δδᵀ over the weighted y = 1 pairs and η the learning rate, the Hessian of W is I_p ⊗
-(ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart. These coordinates save most
-evaluations (docs/measured.md).
-
-``refit`` refits under given weights. The sampler ``Bootstrap`` draws the weights inside
-one compiled program, in blocks that are stored and resumed like blocks of NUTS. Draw k
-depends only on the seed and k, not on the number of draws, the size of a block, or an
-interruption.
+(ηT₁/(1 + 2σ²) + λ/c²) if the y = 0 pairs are far apart (see docs/measured.md). The
+sampler ``Bootstrap`` draws weights and refits in one compiled program, in blocks that
+are stored and resumed. Draw k depends only on the seed and k.
 
 References
 ----------
@@ -208,10 +204,10 @@ class Bootstrap:
     ) -> Draws:
         """Draw M, b and log σ² by refits.
 
-        ``posterior`` has the data (pairs, prior, learning rate, number of points before
-        padding) and starts at the fit to them. The result has ``n_chains * n_draws``
-        draws in one chain. RuntimeError is raised if a refit does not converge; stored
-        blocks remain.
+        ``posterior`` contains the data (pairs, prior, learning rate, number of points
+        before padding) and the fit, from which refits start. The result has ``n_chains
+        * n_draws`` draws in one chain. Raises RuntimeError if a refit does not
+        converge; stored blocks remain.
         """
         total = math.prod(counts(n_draws, n_chains))
         folder, size = check_folder(self.checkpoint, self.resume), self.block_size

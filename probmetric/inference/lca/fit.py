@@ -198,9 +198,10 @@ def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
     median = _median(np.sum(apart**2, 1), times[used])
     if not median > 0:
         raise ValueError(
-            "pairs must have different points in a pair with y = 1, got only equal "
-            f"points in {int(used.sum())} pairs. The scale of the prior is computed "
-            "from such pairs. Add pairs of different points with y = 1."
+            "pairs: at least one pair with y = 1 must have two different points, got "
+            f"equal points in all {int(used.sum())} such pairs. The scale of the "
+            "prior is computed from these pairs. Add pairs of different points with "
+            "y = 1."
         )
     c = 1 / np.sqrt(median)
     return c * W0, float(c)

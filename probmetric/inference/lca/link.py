@@ -106,5 +106,5 @@ def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
             return theta
     raise RuntimeError(
         f"link: the log-logistic fit to {len(z)} pairs did not converge in {N_STEPS} "
-        f"steps (last step {largest:.3g} in log odds). Look for extreme distances."
+        f"steps (last step {largest:.3g} in log odds). Check the points for outliers."
     )

@@ -5,11 +5,9 @@ other classes. With more than 32,000 points, only a stratified sample of them ha
 pairs (``most_anchors``). The N pairs have the weight of n observations (learning rate
 n/N), because pairs share points. The prior is centered at W₀ ∝ S^(-g/2), with the
 covariance S within classes and g chosen by folds (``choose_power``). Under W₀ the
-median squared distance of the same-class pairs is 1. For g = 0 it is the scaled
-Euclidean metric, W₀ = cI. The standard deviation is c/√λ with c = ‖W₀‖/√p. After the
-first fit the pairs are searched again under the learned metric and the fit is
-continued: one refresh, which improves the metric slightly (see docs/measured.md).
-Points are standardized.
+median squared distance of the same-class pairs is 1. The standard deviation is c/√λ
+with c = ‖W₀‖/√p. After the first fit the pairs are made again under the learned metric,
+and the fit is continued (one refresh). Points are standardized.
 """
 
 from collections.abc import Iterator
@@ -88,10 +86,7 @@ class Fitted(NamedTuple):
 
 
 def auto_regularization(n_effective: int | float) -> float:
-    """Return the default λ = 10 · max(1, n/1000), in pseudo-points.
-
-    10 is from a coarse grid, and n/1000 from one dataset (usps). Prefer "cv".
-    """
+    """Return the default λ = 10 · max(1, n/1000), in pseudo-points."""
     return 10.0 * max(1.0, n_effective / 1000)
 
 
@@ -128,10 +123,7 @@ def _unweighted(data: Labeled, recipe: Recipe, factor: Array | None) -> Pairs:
 
 
 def most_anchors(n: int) -> int:
-    """Return the number of points that anchor nearest pairs: all up to 32,000 points.
-
-    Beyond, the time of the search is constant up to 100,000 points, and then linear.
-    """
+    """Return the number of points that anchor nearest pairs: all up to 32,000."""
     return min(n, max(FEWEST_ANCHORS, SEARCHED // n))
 
 
@@ -248,10 +240,7 @@ def prior_for(
 
 
 def n_observations(data: Labeled) -> float:
-    """Return the number of points or groups; with weights Σw, or Σ of a group's mean w.
-
-    A group counts as one observation, because its points are not independent.
-    """
+    """Return the number of points or groups; weighted, Σw or Σ of a group's mean w."""
     each = np.ones(len(data.X)) if data.w is None else data.w
     if data.groups is not None:
         each = each / np.bincount(data.groups)[data.groups]
@@ -259,10 +248,7 @@ def n_observations(data: Labeled) -> float:
 
 
 def rate_for(pairs: Pairs, recipe: Recipe, data: Labeled | None = None) -> float:
-    """Return the learning rate of the recipe; default n/N, n of ``n_observations``.
-
-    Only points that anchor pairs are observations. (λ is scaled by the same fraction.)
-    """
+    """Return the learning rate; default n/N for the n points that anchor N pairs."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     n = len(pairs.X)

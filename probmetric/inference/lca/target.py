@@ -165,9 +165,9 @@ def closed_form(
         except ValueError as error:
             trouble = str(error)
     warnings.warn(
-        f"lca: there is no Laplace approximation ({trouble}), so chains start at "
-        "random points. They may stay near different modes and disagree. Compare "
-        "chains by R-hat, or set a stronger prior.",
+        "lca: chains start at random points, because there is no Laplace "
+        f"approximation ({trouble}). They may stay near different modes and disagree. "
+        "Compare chains by R-hat, or set a stronger prior.",
         SamplingWarning,
         stacklevel=4,
     )

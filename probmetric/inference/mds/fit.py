@@ -70,15 +70,6 @@ class MDSParams(NamedTuple):
     negative_share : float
         Σ|λ₋| / Σ|λ| before correction, in [0, 1); NaN if the solver did not compute
         every eigenvalue.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Distances
-    >>> from probmetric.inference import mds
-    >>> D = np.array([[0.0, 1.0, 3.0], [1.0, 0.0, 1.0], [3.0, 1.0, 0.0]])  # 3 > 1 + 1
-    >>> round(mds.fit(Distances(D), 2).params.negative_share, 3)
-    0.156
     """
 
     embedding: Float[Array, "n k"]
@@ -114,11 +105,7 @@ def additive_constant(D: Float[Array, "n n"], correction: Correction) -> float:
 def corrected_squares(
     D: Float[Array, "m n"], constant: float | int, correction: Correction
 ) -> Float[np.ndarray, "m n"]:
-    """Compute the squared dissimilarities after a correction.
-
-    A zero dissimilarity means the same object and remains zero. A reference object,
-    embedded as a new object, therefore gets its original coordinates.
-    """
+    """Compute the squared dissimilarities after a correction; zeros remain zero."""
     squares = np.square(np.asarray(D))
     if correction is None or constant == 0.0:
         return squares

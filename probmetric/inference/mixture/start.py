@@ -50,11 +50,7 @@ def start_mixture(
     seed: int = 0,
     prior: TwoStagePrior | None = None,
 ) -> MixtureParams:
-    """Compute a start of EM: weights, means and covariances of k-means++ clusters.
-
-    ``prior``, by default ``default_prior``, regularizes the covariances of small
-    clusters. NaN entries count as their column mean.
-    """
+    """Compute a start of EM from k-means++ clusters; NaN counts as the column mean."""
     from sklearn.cluster import KMeans
 
     rows = np.asarray(X)

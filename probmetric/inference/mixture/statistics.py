@@ -14,17 +14,7 @@ from probmetric.typing import Array
 
 
 class MixtureParams(NamedTuple):
-    """Mixture weights c, means μ and covariances S = B + W.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.inference import mixture
-    >>> half, mu = np.array([0.5, 0.5]), np.array([[-9.0], [9.0]])
-    >>> params = mixture.MixtureParams(half, mu, np.ones((2, 1, 1)))
-    >>> (params.weights @ params.means).tolist()  # Mean of the mixture
-    [0.0]
-    """
+    """Mixture weights c, means μ and covariances S = B + W."""
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]

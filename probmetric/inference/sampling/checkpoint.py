@@ -147,8 +147,8 @@ def read_blocks[S](folder: Path, run: str, state: S) -> tuple[int, S, list[Block
         stored_run = str(last["run"])
         if stored_run != run:
             raise ValueError(
-                f"checkpoint must have blocks of this run, got {folder} with blocks of "
-                f"another run: {_difference(stored_run, run)}"
+                f"checkpoint must be the folder of this run, got {folder} with blocks "
+                f"of another run: {_difference(stored_run, run)}"
             )
         values, statistics = (
             {name.removeprefix(prefix): v for name, v in last.items()
@@ -176,9 +176,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         json.loads(str(arrays["run"]))
     except UNREADABLE as e:
         raise ValueError(
-            f"checkpoint must have complete blocks, got {path}, which cannot be read "
-            f"({type(e).__name__}: {e}). Remove this file and use resume=True to "
-            "compute the same draws again."
+            f"checkpoint: the file {path} cannot be read ({type(e).__name__}: {e}). "
+            "Remove this file and use resume=True to compute the same draws again."
         ) from e
     return arrays
 

@@ -107,7 +107,7 @@ def findings(
     bad = [k for k, v in table.items() if not np.all(np.isfinite(v))]
     if bad:
         what = f"draws of {', '.join(map(str, bad))} are not all finite"
-        advice = "look for overflow, or for zeros in the data"
+        advice = "check the model for overflow, and the data for zeros"
         results.append(Finding("not finite", what, advice))
     table = table[[k for k, v in table.items() if k not in bad and v.size]]
     if not table or n_draws < 4:
@@ -116,8 +116,8 @@ def findings(
     if copies:
         what = f"{listed(copies)} are equal in every draw"
         advice = (
-            "R-hat and effective sample sizes are wrong for copies; use a different "
-            "seed for each chain, and read each file once"
+            "R-hat and effective sample sizes are wrong for copies of a chain; use a "
+            "different seed for each chain, and read each file once"
         )
         results.append(Finding("equal chains", what, advice))
     return results + _check_entries(table, attributes.get(UNDETERMINED))
@@ -178,9 +178,9 @@ def _advice(draws: np.ndarray) -> str:
     if low.max() <= high.min():
         return "raise n_draws, or warm up longer with method=NUTS(n_warmup=...)"
     return (
-        "the chains are in different regions, and more draws will not help; look for "
-        "several modes (label switching, mirror images), start the chains at a fit, or "
-        "warm up longer with method=NUTS(n_warmup=...)"
+        "the chains are in different regions, and more draws will not help; check "
+        "the model for several modes (label switching, mirror images), start the "
+        "chains at a fit, or warm up longer with method=NUTS(n_warmup=...)"
     )
 
 

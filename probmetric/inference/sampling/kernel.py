@@ -4,13 +4,11 @@
 size, mass matrix, keys and iteration. A run can therefore be stopped between blocks,
 stored, and continued to the same draws. Warm-up uses the same kernel. The data are
 arguments, so a refit with equal shapes compiles nothing. (``numpyro.infer.MCMC.run``
-compiles on every call.)
+compiles on every call.) Positions are passed to NumPyro as one vector, together with
+the density and its gradient if they are available.
 
 NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in their common
 closure. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
-
-To reduce compilation, positions are passed to NumPyro as one vector, together with the
-density and its gradient if they are available.
 """
 
 from collections.abc import Callable

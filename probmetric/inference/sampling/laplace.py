@@ -94,22 +94,21 @@ def laplace_fit(
 ) -> Gaussian:
     """Find a local mode by L-BFGS, and return the Gaussian defined by the Hessian.
 
-    Raises ValueError if L-BFGS does not converge, or the Hessian is not negative
-    definite.
+    Raises ValueError without convergence, or if the Hessian is not negative definite.
     """
     fit = lbfgs(target.log_density, start, data, max_steps=max_steps)
     result = Result(int(fit.result))
     if result is not Result.CONVERGED:
         raise ValueError(
-            f"start must lead to a mode of the posterior, but L-BFGS ended with "
-            f"{result.name} after {int(fit.n_steps)} steps; {REMEDY[result]}"
+            f"start: L-BFGS found no mode of the posterior ({result.name} after "
+            f"{int(fit.n_steps)} steps); {REMEDY[result]}"
         )
     eigenvalues, vectors = map(np.asarray, _curvature(target, fit.params, data))
     floor = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     if not eigenvalues[0] > floor:
         raise ValueError(
-            "model must have a negative definite Hessian H of the log posterior at "
-            f"its mode, got eigenvalues of -H from {eigenvalues[0]:.3g} to "
+            "model: the Hessian H of the log posterior must be negative definite at "
+            f"the mode, got eigenvalues of -H from {eigenvalues[0]:.3g} to "
             f"{eigenvalues[-1]:.3g}. Use a proper prior, or sample with method='nuts'."
         )
     return Gaussian(fit.params, vectors / np.sqrt(eigenvalues))

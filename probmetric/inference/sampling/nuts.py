@@ -110,10 +110,9 @@ class NUTS:
 
         Use module-level functions in ``posterior.target``, because the compiled kernel
         is cached by target. With a Gaussian start, chains start at draws from it with
-        twice the standard deviation. Only the shapes of a position are used: chains
-        start uniformly on (-2, 2). The default is 4 chains. Raises ValueError if the
-        Gaussian is singular, no starting point has a finite density and gradient, or
-        ``checkpoint`` has blocks of another run.
+        twice the standard deviation. With a position, they start uniformly on (-2, 2).
+        Raises ValueError if the Gaussian is singular, no starting point has a finite
+        density and gradient, or ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
@@ -190,7 +189,7 @@ def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
         flat = bool(np.linalg.cond(rows, 1) * k * np.finfo(float).eps > 1)
     if flat or not square:
         raise ValueError(
-            "start must be a Gaussian with a covariance of full rank, got a "
+            "start: the covariance must have full rank, got a "
             f"{'singular ' if flat else ''}factor of shape {factor.shape}"
         )
 
@@ -201,9 +200,9 @@ def _check_start(state: HMCState) -> None:
         good &= np.isfinite(leaf).reshape(len(good), -1).all(1)
     if not good.all():
         raise ValueError(
-            "start must have a finite density and gradient for every chain, got none "
-            f"for {int((~good).sum())} of {good.size}. Use another start, or look for "
-            "NaN and infinity in the data."
+            "start: the log density and its gradient must be finite for each chain, "
+            f"got NaN or infinity for {int((~good).sum())} of {good.size} chains. Use "
+            "another start, or check the data for NaN and infinity."
         )
 
 

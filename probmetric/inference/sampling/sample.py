@@ -132,8 +132,8 @@ def sample(
     start : Gaussian, or pytree of arrays, optional
         Laplace approximation in unconstrained coordinates (``Gaussian``), or an
         unconstrained position. Required for a ``Target``. NUTS and SVI use a Gaussian
-        to whiten the coordinates. From a position they use only the shapes. Laplace
-        draws from a Gaussian. From a position it searches for the mode.
+        to whiten the coordinates, and only the shapes of a position. Laplace draws from
+        a Gaussian, and searches for the mode from a position.
     n_draws : int, default=1000
     n_chains : int, optional
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return
@@ -198,8 +198,8 @@ def sample(
     options = {**(options or {}), **(kwargs or {})}
     if options.get("batch") is not None and not isinstance(sampler, SVI):
         raise ValueError(
-            f"options must not have batch for {sampler}, got {options['batch']}. The "
-            "sampler would use one subsample in all iterations. Use method='svi'."
+            f"options must not contain batch for {sampler}, got {options['batch']}. "
+            "The sampler would use one subsample in all iterations. Use method='svi'."
         )
     if isinstance(model, Target):
         if start is None:

@@ -87,8 +87,7 @@ def _target_model(
 class Bound(infer.Trace_ELBO):
     """NumPyro's evidence lower bound, with terms added in the order of the sites.
 
-    NumPyro uses the order of a set of names, which differs between processes. With that
-    order the compilation cache would miss, and the sum could differ by rounding.
+    NumPyro adds them in the order of a set, which differs between processes.
     """
 
     def loss(
@@ -270,8 +269,8 @@ class SVI:
             if not np.isfinite(losses).all():
                 raise ValueError(
                     "the evidence lower bound became NaN or infinite with "
-                    f"step_size={self.step_size}. Decrease step_size, or look for NaN "
-                    "in the data."
+                    f"step_size={self.step_size}. Decrease step_size, or check the "
+                    "data for NaN."
                 )
             draws, log_weight = _finish(self, n_draws, batch, full, key, state)
             values = {name: np.asarray(v)[None] for name, v in draws.items()}

@@ -101,13 +101,6 @@ class Gaussian(NamedTuple):
         Square root of the covariance: covariance = factor factorᵀ. Rows are in the
         order of ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if
         m < k.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gaussian = Gaussian(np.zeros(2), np.array([[1.0, 0.0], [0.5, 2.0]]))
-    >>> (gaussian.factor @ gaussian.factor.T).tolist()
-    [[1.0, 0.5], [0.5, 4.25]]
     """
 
     mean: PyTree
@@ -211,11 +204,7 @@ def gaussian_draw(gaussian: Gaussian, noise: Float[Array, "m"]) -> PyTree:
 
 @lru_cache(maxsize=64)
 def whitened(target: Target) -> Target:
-    """Return the target in whitened coordinates e, with data (start, data).
-
-    The position at e is mean + factor · e of ``start``. If the posterior is the
-    Gaussian ``start``, e is standard normal.
-    """
+    """Return the target in coordinates e with position = mean + factor · e."""
 
     def log_density(noise: Array, data: tuple[Gaussian, PyTree]) -> Scalar:
         return target.log_density(gaussian_draw(data[0], noise), data[1])
@@ -408,9 +397,9 @@ def _prototype(call: Call) -> Arrays:
         sites = numpyro.handlers.trace(seeded).get_trace(*call.args, **call.kwargs)
     except RuntimeError as error:  # A distribution without .sample
         raise ValueError(
-            "model must have only sites that can be sampled, got an improper "
-            "distribution such as numpyro.distributions.ImproperUniform. Use a proper "
-            "prior."
+            "model: all sites must have proper distributions, got an improper "
+            "distribution such as numpyro.distributions.ImproperUniform. Use a "
+            "proper prior."
         ) from error
     position: Arrays = {}
     observed = False
@@ -429,15 +418,15 @@ def _prototype(call: Call) -> Arrays:
             observed = True
         elif site["fn"].support.is_discrete:
             raise ValueError(
-                f"model must have continuous latent sites, got the discrete {name!r}. "
-                "Sum it out (numpyro.distributions.MixtureSameFamily)."
+                "model: latent sites must be continuous, got the discrete site "
+                f"{name!r}. Sum it out (numpyro.distributions.MixtureSameFamily)."
             )
         else:
             bijection = biject_to(site["fn"].support)
             position[name] = bijection.inv(site["value"])
     if not position or not observed:
         raise ValueError(
-            "model must have latent and observed sites, got latent sites "
+            "model must contain latent and observed sites, got latent sites "
             f"{sorted(position)} and {'some' if observed else 'no'} observed sites"
         )
     return position

@@ -25,7 +25,10 @@ do not sum to the log likelihood.
 
 
 def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
-    """Return why observations are not exchangeable, or None; ``points``: per point."""
+    """Return the reason why observations are not exchangeable, or None.
+
+    ``points``: observations are points with their pairs.
+    """
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
     if not points and "i" in constant and "j" in constant:
         i, j = np.asarray(constant["i"]), np.asarray(constant["j"])
@@ -33,8 +36,8 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
         shared = len(ends) - len(np.unique(ends))
         if shared:
             return (
-                f"pairs must not share points, got {len(ends) // 2} pairs of "
-                f"{len(ends) - shared} points. LOO would be too optimistic, because "
+                f"pairs must not share points for loo, got {len(ends) // 2} pairs of "
+                f"{len(ends) - shared} points. loo would be too optimistic, because "
                 "pairs that share points predict each other. Use held_out."
             )
     rate = draws.attrs.get("learning_rate", 1.0)
@@ -42,13 +45,13 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
     rates = json.loads(rate) if isinstance(rate, str) else rate
     if not np.all(np.asarray(rates) == 1):
         return (
-            f"learning_rate must be 1, got {rate}. With another value LOO does not "
-            "predict single observations"
+            f"learning_rate must be 1 for loo, got {rate}. With another value loo "
+            "does not predict single observations"
         )
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         return (
-            f"w must be 1 for all data, got {w.min():g} to {w.max():g}. A weighted "
+            f"w must be 1 for loo, got {w.min():g} to {w.max():g}. A weighted "
             "observation cannot be left out"
         )
     return None

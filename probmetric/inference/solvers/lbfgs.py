@@ -78,8 +78,7 @@ def climb(
 ) -> Fit:
     """Maximize a function of an array (q,) as ``lbfgs`` does, on the host.
 
-    The first step has length 1, or with ``whitened`` the length of the gradient, which
-    is best if the Hessian is near the identity.
+    The first step has length 1, or with ``whitened`` the length of the gradient.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     dtype, trace, converged = start.dtype, [], False

@@ -40,9 +40,9 @@ REMEDY = {
         "otherwise this is a bug in the update, please report it with the data"
     ),
     Result.NONFINITE: (
-        "the objective or its gradient became infinite or NaN: look for features with "
-        "very different scales (use standardize=True), or set a prior (the likelihood "
-        "may have no maximum)"
+        "the objective or its gradient became infinite or NaN: use standardize=True "
+        "if features have very different scales, or set a prior (the likelihood may "
+        "have no maximum)"
     ),
 }
 

@@ -134,17 +134,6 @@ def gap(
     The result is ∞ if minus the Hessian is not positive definite: the fit is not a
     mode. It is NaN if W has more than ``MAX_PARAMETERS`` entries, because the cost is
     (pd)³. The arguments are the parameters of a fit, and the arguments of ``fit``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far, y = np.array([[0], [1], [2], [1]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [2.0]]), a, near, far, y)
-    >>> params = m.fit(triplets, prior := m.prior_for(triplets)).params
-    >>> m.gap(params, triplets, prior) < 1e-9  # At a mode
-    True
     """
     W = np.asarray(params.W)
     z = prior.effects(params.sharpness)

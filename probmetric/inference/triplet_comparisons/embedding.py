@@ -73,17 +73,14 @@ def check_connected(triplets: Triplets) -> None:
     groups = len(np.unique(label[starts]))
     if groups > 1:
         raise ValueError(
-            f"triplets must connect all objects, got {groups} groups without a triplet "
-            "between them. Fit each group separately, or add triplets."
+            f"triplets must connect all objects, got {groups} groups of objects "
+            "without a triplet between groups. Fit each group separately, or add "
+            "triplets."
         )
 
 
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
-    """Return the linear map of the first estimate (Eq. 3), rows by decreasing length.
-
-    The features of the triplets are ``object_rows``. Responses that cancel give M₁ = 0
-    and raise ValueError.
-    """
+    """Return the map of the first estimate (Eq. 3); raise if responses cancel."""
     data = differences(triplets)
     n_alternatives = data.delta.shape[1]
     r = 1 / n_alternatives - np.eye(n_alternatives)[data.y]
@@ -92,8 +89,8 @@ def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, 
     values, vectors = np.linalg.eigh(M)
     if not values[-1] > len(M) * np.finfo(M.dtype).eps * np.sum(data.w):
         raise ValueError(  # tr M₁ = 0: without a positive eigenvalue, M₁ = 0.
-            "triplets.y must give a starting point, got responses that cancel exactly. "
-            "Add triplets."
+            "triplets.y: the responses cancel each other exactly, so there is no "
+            "starting point. Add triplets."
         )
     values, W = values[::-1][:n_components], vectors.T[::-1][:n_components]
     lengths = np.sqrt(np.maximum(values, FLOOR * values[0]))

@@ -47,20 +47,10 @@ def prior_for(
         Number p of rows of W. Default: d.
     lam : float > 0, default=1
         Strength λ of the prior. The prior standard deviation of an entry of W is c/√λ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from probmetric.data import Triplets
-    >>> from probmetric.inference import triplet_comparisons as m
-    >>> a, near, far = np.array([[0], [1], [2]])
-    >>> triplets = Triplets(np.array([[0.0], [1.0], [3.0]]), a, near, far, y=None)
-    >>> float(m.prior_for(triplets).c ** 2)  # c²(3² - 1²) = 2
-    0.25
     """
     X, triplets = np.asarray(triplets.X), weighing(triplets)
     if not len(triplets.anchor):
-        raise ValueError("triplets.w must have a positive weight, got none.")
+        raise ValueError("triplets.w must contain a weight above 0, got none.")
     p = X.shape[1] if n_components is None else n_components
     W = np.eye(X.shape[1], dtype=X.dtype)
     if p < len(W):
@@ -71,18 +61,15 @@ def prior_for(
     size = log_odds_size(triplets, W)
     if not size > 0:
         raise ValueError(
-            "triplets must have near and far at different distances from the anchor, "
-            "got only equal distances."
+            "triplets: near and far must have different distances from the anchor in "
+            "at least one triplet, got only equal distances. Add triplets."
         )
     c = np.sqrt(SPREAD / size).astype(X.dtype)
     return TripletPrior(c * W, c, lam)
 
 
 def log_odds_size(triplets: Triplets, W: Float[np.ndarray, "p d"]) -> float:
-    """Return the root mean square of D_k - D_l over triplets and alternatives k < l.
-
-    It does not depend on the responses or the order of the alternatives.
-    """
+    """Return the root mean square of D_k - D_l over triplets and alternatives k < l."""
     Z = np.asarray(triplets.X) @ W.T
     D = np.stack([((Z[i] - Z[j]) ** 2).sum(-1) for i, j in triplets.alternatives])
     return float(np.sqrt(2 * np.mean(D.var(0, ddof=1))))

@@ -4,7 +4,7 @@ Flattening shrinks the covariances and keeps the variances: Σ_s = sΣ + (1 - s)
 with s in [0, 1]. For s < 1 a singular Σ with positive diagonal becomes regular.
 Flattening is applied after EM. Within EM it would destroy monotonicity.
 
-Blending averages over models n with weights π_n. Q and Y have the same model, also if
+Blending averages over models n with weights π_n. Q and Y have the same model, even if
 they have different sources (maths 1.11):
 
     log ratio = LSE_n[log π_n + log Pr_n(Q, Y)]
@@ -69,7 +69,9 @@ def blend(
 ) -> PairSimilarity:
     """Average the similarity over models (log weights ``log_pi``) by Eq. (1)."""
     if not models:
-        raise ValueError("models must have at least one model, got none. Add a model.")
+        raise ValueError(
+            "models must contain at least one model, got none. Add a model."
+        )
     raw = np.zeros(len(models)) if log_pi is None else np.asarray(log_pi, float)
     weight = raw - np.logaddexp.reduce(raw)
     metrics = [to_metric(m) for m in models]

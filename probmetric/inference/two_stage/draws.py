@@ -128,9 +128,9 @@ def _undetermined(fitted: Fitted) -> dict[str, str]:
     if fitted.proportional or n > k * d:
         return {}
     advice = (
-        f"{n} sources do not determine the covariance between sources of {d} features "
-        f"in {k} component(s), and the prior decides. More draws do not help: set "
-        "prior=TwoStagePrior(...) or covariance='proportional'"
+        f"{n} sources are too few to estimate the covariance between sources of {d} "
+        f"features in {k} component(s), so the prior determines it. More draws do not "
+        "help: set prior=TwoStagePrior(...) or covariance='proportional'"
     )
     return {UNDETERMINED: advice}
 
@@ -188,8 +188,8 @@ def new_points(
         rows = np.stack([fitted.data.i, fitted.data.j], 1).ravel()
     if not np.array_equal(np.sort(rows), np.arange(len(X))):
         raise ValueError(
-            "predictive must be False unless each point is in exactly one pair, got "
-            f"True with {len(rows) // 2} pairs of {len(X)} points."
+            "predictive must be False if a point is in several pairs or in none, got "
+            f"True for {len(rows) // 2} pairs of {len(X)} points."
         )
     codes = np.unique(np.asarray(groups.group), return_inverse=True)[1]
     rng, n_sources = np.random.default_rng(seed), int(codes.max()) + 1

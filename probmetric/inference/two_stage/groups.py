@@ -65,10 +65,7 @@ class GroupData(NamedTuple):
 def group_data(
     data: Points | Pairs | Groups, *, prior: TwoStagePrior | None = None
 ) -> GroupData:
-    """Reduce groups to means, sizes and residuals, by NumPy.
-
-    The weight of a group is the mean weight of its points.
-    """
+    """Reduce groups to means, sizes, residuals and mean weights, by NumPy."""
     X, owner, size, w, prior = group_rows(data, prior=prior)
     total = np.zeros((len(size), X.shape[1]), X.dtype)
     np.add.at(total, owner, X)

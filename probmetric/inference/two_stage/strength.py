@@ -81,8 +81,8 @@ def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, fl
     observed, size = ~np.isnan(X), seen_entries(X, owner)
     if len(size) < 2 or size.max() < 2:
         raise ValueError(
-            "groups must have at least two sources, and one with two points or more, "
-            f"got {len(size)} sources of {len(X)} points."
+            "groups must contain at least two sources, one of them with two or more "
+            f"points, got {len(size)} sources of {len(X)} points."
         )
     X = np.where(observed, X - np.nanmean(X, 0), 0.0)
     means = np.stack([np.bincount(owner, x) for x in X.T], 1) / np.maximum(size, 1)

@@ -86,7 +86,7 @@ def test_p_same_uses_the_votes_of_all_rows(data, fitted, whole):
     P, other = fitted.same_probability(ends), whole.same_probability(ends)
     np.testing.assert_allclose(P, other, atol=0.1)
     on_disk = pm.LCA(n_anchors=300).fit(Labeled(X, y, [400, 500]))
-    with pytest.raises(ValueError, match="requires a fit to labels in memory"):
+    with pytest.raises(ValueError, match="requires the training rows"):
         on_disk.same_probability(ends)
 
 

@@ -133,7 +133,7 @@ def test_two_points_a_class_are_enough():
 
 def test_points_that_coincide_within_every_class_are_refused():
     Z, codes = np.repeat(X[[0, -1]], 3, 0), np.repeat([0, 1], 3)
-    with pytest.raises(ValueError, match="different points in a pair with y = 1"):
+    with pytest.raises(ValueError, match="one pair with y = 1 must have two different"):
         LCAClassifier(regularization=9).fit(Z, codes)
 
 

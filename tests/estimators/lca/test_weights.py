@@ -69,7 +69,7 @@ def test_a_common_weight_is_so_much_more_data_under_the_same_prior():
 )
 def test_scikit_learns_checks_on_copies_pass_where_pairs_are_not_all_of_copies(check):
     check("LCA", pm.LCA(pairs="all"))
-    with pytest.raises(ValueError, match="different points in a pair with y = 1"):
+    with pytest.raises(ValueError, match="one pair with y = 1 must have two different"):
         check("LCA", pm.LCA())
 
 
@@ -91,7 +91,7 @@ def test_what_counts_points_alike_is_refused():
             ValueError, match=r"^draws must be passed after a fit with sample_weight"
         ):
             fitted.posterior_metric(purpose)
-    with pytest.raises(ValueError, match=r"^fit must be without sample_weight"):
+    with pytest.raises(ValueError, match=r"^fit must not use sample_weight"):
         pm.check_model(fitted)
     with pytest.raises(ValueError, match=r"^regularization.* sample_weight"):
         pm.LCA(regularization="cv").fit(X, Y, sample_weight=TIMES)

@@ -55,7 +55,7 @@ def test_checkpoints_do_not_change_the_draws_and_a_stop_does_not(whole, tmp_path
     with pytest.raises(ValueError, match=r"checkpoint must be .*resume=True"):
         draws(checkpoint=tmp_path)
     blocks[1].write_bytes(blocks[1].read_bytes()[:-9])
-    with pytest.raises(ValueError, match=r"complete blocks, got .*block_00001\.npz"):
+    with pytest.raises(ValueError, match=r"block_00001\.npz cannot be read"):
         draws(checkpoint=tmp_path, resume=True)
 
 

@@ -137,7 +137,7 @@ def test_a_damaged_block_is_refused_by_its_name_and_nothing_is_lost(
     good = {path: path.read_bytes() for path in blocks(tmp_path)}
     damaged = blocks(tmp_path)[2]
     damaged.write_bytes(GARBAGE[name](good[damaged]))
-    with pytest.raises(ValueError, match=r"complete blocks, got .*block_00002\.npz"):
+    with pytest.raises(ValueError, match=r"block_00002\.npz cannot be read"):
         nuts(checkpoint=tmp_path, resume=True)
     untouched = [path for path in good if path != damaged]
     assert all(path.read_bytes() == good[path] for path in untouched)

@@ -39,7 +39,7 @@ FLAT = Gaussian(X, np.eye(3)[:, :2])
 BAD = {
     "batch": (
         lambda: sample(normal_model, points(), prior=PRIOR, options={"batch": 5}),
-        "options must not have batch",
+        "options must not contain batch",
     ),
     "subsample": (lambda: sample(subsampled, X), "model must .*'n'.*subsample"),
     "discrete": (lambda: sample(discrete, X), "model must .*discrete 'k'"),
@@ -60,14 +60,14 @@ BAD = {
     },
     "a Gaussian with directions left out": (
         lambda: NUTS().draw(Posterior(GAUSSIAN, X, FLAT), seed=0),
-        r"start must be a Gaussian with a covariance of full rank, got .* \(3, 2\)",
+        r"start: the covariance must have full rank, got .* \(3, 2\)",
     ),
     "a Gaussian with a flat direction": (
         lambda: NUTS().draw(
             Posterior(GAUSSIAN, X, FLAT._replace(factor=np.diag([1.0, 0.0, 2.0]))),
             seed=0,
         ),
-        r"start must be a Gaussian with a covariance of full rank, got a singular",
+        r"start: the covariance must have full rank, got a singular",
     ),
     "dense": (lambda: NUTS(dense_mass="no"), "dense_mass must .*'no'"),
     "resume": (lambda: NUTS(resume="no"), "resume must .*'no'"),
@@ -110,7 +110,7 @@ def test_bad_input_is_refused_by_the_name_of_its_argument(case):
 
 def test_a_target_without_a_finite_starting_point_is_refused():
     target = Target(never_finite, lambda position, data: {"x": position})
-    with pytest.raises(ValueError, match="start must have a finite density"):
+    with pytest.raises(ValueError, match="must be finite for each chain"):
         NUTS().draw(Posterior(target, np.zeros(()), X), seed=0)
 
 

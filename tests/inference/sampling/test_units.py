@@ -51,7 +51,7 @@ def tempered():
 @pytest.mark.long
 def test_a_tempered_likelihood_is_no_log_likelihood(tempered):
     tree = tempered
-    stands_apart(tree, "learning_rate must be 1, got 0.5")
+    stands_apart(tree, "learning_rate must be 1 for loo, got 0.5")
     M, b = (tree["posterior"][name].to_numpy() for name in ("M", "b"))
     terms, power = (tree["log_likelihood"][name] for name in ("y", "power"))
     assert terms.dims == ("chain", "draw", "pair")
@@ -65,7 +65,7 @@ def test_a_tempered_likelihood_is_no_log_likelihood(tempered):
 def test_weighted_pairs_have_no_log_likelihood():
     w = np.r_[2.0, np.ones(N - 1)]
     tree = drawn(disjoint(w=w))
-    stands_apart(tree, "w must be 1 for all data")
+    stands_apart(tree, "w must be 1 for loo")
     first = tree["log_likelihood"]["y"][..., 0]
     np.testing.assert_allclose(tree["log_likelihood"]["power"], first, atol=1e-9)
 
@@ -124,5 +124,5 @@ def test_a_total_is_no_unit():
     assert set(tree["log_likelihood"].data_vars) == {"total", "power"}
     with pytest.raises(TypeError, match="several log likelihood arrays"):
         az.loo(tree)
-    with pytest.raises(ValueError, match="draws must have a log likelihood for each"):
+    with pytest.raises(ValueError, match="draws must contain a log likelihood for"):
         pm.loo(tree)

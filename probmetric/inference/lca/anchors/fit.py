@@ -1,30 +1,25 @@
 """The default fit of LCA from a sample of anchors and their nearest of *all* rows.
 
-Nearest pairs of n points cost O(n²). A of the points are drawn as anchors. Each anchor
-is paired with its neighbors among all rows: the k nearest of its class and the m
-nearest of the other classes. The pairs are therefore a sample of the pairs of the full
-fit, and the estimate converges to the full fit as 1/√A.
+Nearest pairs of n points cost O(n²). A of the points are drawn as anchors, within each
+class (``rows``). Each anchor is paired with its neighbors among all rows: the k nearest
+of its class and the m nearest of the other classes. The pairs are therefore a sample of
+the pairs of the full fit, and the estimate converges to the full fit as 1/√A.
+Subsampling the *rows* instead is not supported: neighbors would be farther, which
+changes P(same), and the metric would be less accurate.
 
-Subsampling the *rows* instead gives another estimate and is not supported. The
-neighbors in a subsample of n' rows are farther by a factor (n/n')^(1/d), which changes
-P(same). With 60,000 rows, d = 8 and 8000 rows used, the shape of M was off by 0.14-0.19
-and its scale was 0.6. With 8000 anchors the shape was off by 0.05-0.06 and the scale
-was 0.98 to 0.99.
-
-Anchors are drawn within each class (``rows``). Prior and likelihood have the same
-proportion as in the full fit: "auto" is λ(n) A/n, and the learning rate is A/N.
+Prior and likelihood have the same proportion as in the full fit: "auto" is λ(n) A/n,
+and the learning rate is A/N.
 
 The standard error of M due to the sampling of anchors uses random groups. The anchors
 of each class are divided into G groups by their hash. Each group is fitted like the
-whole sample, with separate pairs and refresh. Its learning rate keeps the proportion of
-prior and likelihood. With M_g the estimate from group g and M̄ the mean over groups,
+whole sample, with separate pairs and refresh. With M_g the estimate from group g and M̄
+the mean over groups,
 
     se² = (1 - A/n) Σ_g (M_g - M̄)² / (G (G - 1)),   of G - 1 degrees of freedom.    (1)
 
-A sandwich estimate from the scores of the pairs is too small. It ignores that the
-refresh uses an estimated map: nominal 90% intervals covered 67%, and the true errors
-were 1.5 times larger. The coverage of Eq. (1) is in ``benchmarks/results/anchors.md``.
-With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is below
+A sandwich estimate from the scores of the pairs would be too small, because it ignores
+that the refresh uses an estimated map. For the coverage of Eq. (1) see Benchmarks:
+anchors. With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is below
 ``AGREE`` times ‖M‖.
 """
 
@@ -82,8 +77,7 @@ def fit_anchors(
 ) -> Anchored:
     """Fit LCA from anchors; "auto" doubles their number until the error is small.
 
-    The recipe has nearest pairs. ``lam`` "auto" is the default λ of a fit to all rows,
-    times A/n.
+    ``lam`` "auto" is the default λ of a fit to all rows, times A/n.
     """
     n = int(reader.counts.sum())
     if not isinstance(n_anchors, str):

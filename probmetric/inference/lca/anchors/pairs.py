@@ -24,10 +24,7 @@ type Nearest = tuple[np.ndarray, ...]
 def paired(
     reader: Reader, anchors: Anchors, k: int, m: int, designs: list[Design]
 ) -> list[Pairs]:
-    """Return pairs of anchors with k rows of their class and m of others, by design.
-
-    Order: by anchor, same class first, then by distance and row.
-    """
+    """Return pairs of anchors with k rows of their class and m of others, by design."""
     d, sizes = reader.n_features, (k, m) * len(designs)
 
     def like() -> list[Nearest]:

@@ -57,7 +57,7 @@ class Reader:
 class Anchors(NamedTuple):
     """The anchors in row order: row numbers, points, class codes, weights, places.
 
-    ``place``, the rank of an anchor in its class by hash, divides anchors into groups.
+    ``place`` is the rank of an anchor in its class by hash. It defines the groups.
     """
 
     row: Int[np.ndarray, "A"]
