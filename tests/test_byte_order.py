@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.data.inputs import pairs_from_arrays
 from probmetric.inference import lca, triplet_comparisons
 from probmetric.models.lca import LCAPrior, to_metric
 
@@ -113,10 +112,3 @@ def test_byte_order_changes_no_value(case):
 
 def test_a_stored_metric_of_another_byte_order_is_read(tmp_path):
     assert [stored(order, tmp_path) for order in (np.asarray, swapped)] == [5.0, 5.0]
-
-
-def test_anchors_of_another_byte_order_are_their_numbers():
-    anchor = swapped([0, 1])
-    pairs = pairs_from_arrays([[0, 1], [0, 2]], [1, 0], X=LINE, anchor=anchor)
-    assert pairs.anchor.dtype.isnative
-    assert pairs.anchor.tolist() == [0, 1]

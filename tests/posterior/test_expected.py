@@ -205,7 +205,6 @@ def test_jackknife():
         "only": lambda: jackknife.positive_limits(np.r_[zero[:1], EACH], 0.8, name="A"),
         "few": lambda: jackknife.groups_of(codes[:100]),
         "groups": lambda: jackknife.groups_of(codes, 2),
-        "rows": lambda: jackknife.groups_of(codes, 2, points),
         "quarters": lambda: np.array([*jackknife.quarters(points[:9], codes[:9], 1)])[
             :8],
         "t": lambda: [jackknife.quantile_of_t(0.8, 3), jackknife.FACTOR],
