@@ -460,7 +460,9 @@ def _refits(
     splits = (
         fitted(some(data, train), some(data, test), test) for train, test in parts
     )
-    shared = len(np.unique(data.table.rows)) < data.table.rows.size
+    # Objects without features can be predicted only if they were in the fit.
+    of_rows = data.X is not None
+    shared = of_rows and len(np.unique(data.table.rows)) < data.table.rows.size
     return data, splits, [SHARED] if shared else []
 
 

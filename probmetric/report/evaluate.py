@@ -58,8 +58,8 @@ JUDGMENTS = (
 COSTS = (
     "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 is no "
     "information. Its minimum is the cost after calibration. A distance has no "
-    "likelihood ratio, so Cllr is undefined. minDCF is the minimum detection cost at "
-    "1% same-source pairs and equal error costs, relative to the better constant "
+    "likelihood ratio, so its Cllr is undefined. minDCF is the minimum detection cost "
+    "at 1% same-source pairs and equal error costs, relative to the better constant "
     "decision."
 )
 DET = (
@@ -106,7 +106,7 @@ def evaluate_page(
         votes += ". The probabilities below are from a sample of the points"
     else:
         error = f" ± {100 * _error_of_gain(predictions, base, name):.1f}"
-        votes = f"± is one standard error over the held-out points. {votes}"
+        votes = f"± is one standard error over the points. {votes}"
     # The points were held out only from the votes: a stored metric had them in its fit.
     seen = any("learned from the same points" in n for n in summary.get("notes", []))
     where = "points of the metric's own fit" if seen else "held-out points"

@@ -86,9 +86,12 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
 
 def _not_shown(summary: Summary) -> str:
     """Name the commands for held-out scores and for the fit of the model."""
+    how = f"--model {summary['model']} … --folds 5"
+    if of_sources(about := summary["data"]):  # Folds would split the sources.
+        how = f"--data … --groups {about['groups']} --metric metric.npz"
     return (
         "How good it is on new data is not shown here: use “probmetric evaluate "
-        f"--model {summary['model']} … --folds 5”. {not_checked(summary)}"
+        f"{how}”. {not_checked(summary)}"
     )
 
 

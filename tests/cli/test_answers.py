@@ -318,6 +318,10 @@ def test_named_objects_and_columns_of_other_programs_are_read(tmp_path):
     learner = pm.TripletEmbedding().fit(names[numbers])
     np.testing.assert_allclose(table["P"], learner.triplet_probability(names[rows]))
     assert table["anchor"].tolist() == names[rows[:, 0]].tolist()
+    # New objects cannot be predicted, so no note recommends them.
+    done = run("evaluate", *words, "--folds", 2, "--out", tmp_path / "folds")
+    assert done.exit_code == 0, done.output
+    assert not any("share rows" in said for said in judged(tmp_path / "folds")[2])
     unknown = pd.DataFrame([["ant", "fox", "bee"]], columns=columns["other.csv"][1])
     unknown.to_csv(tmp_path / "unknown.csv", index=False)
     said = refused("evaluate", *metric, "--answers", tmp_path / "unknown.csv")
