@@ -113,18 +113,6 @@ def test_pairs():
         assert D[i, j] in ranked[:2]
 
 
-class Frame:
-    """The interface of a polars frame."""
-
-    columns = ("a", "site")
-    dtypes = ("Float64", "String")
-
-    def iter_columns(self):
-        values = ([0.5, 1.5, 2.5], ["x", "z", "x"])
-        return iter([Bag(dtype=d, __array__=lambda *a, v=v, **k: np.asarray(v))
-                     for d, v in zip(self.dtypes, values, strict=True)])  # fmt: skip
-
-
 def test_factors():
     """Levels are sorted; a row is 1 in the column of its level, read."""
     frame = pd.DataFrame({"a": [1.0, 2.5, -1.0, 4.0], "soil": ["peat", "clay", "peat",

@@ -40,13 +40,6 @@ def test_a_column_constant_up_to_rounding_is_constant_and_one_beyond_is_not(X):
     assert not Z[:, 1].any()
 
 
-def test_a_missing_entry_of_a_constant_column_stays_missing(X):
-    column = np.where(np.arange(30) < 2, np.nan, 4.0)
-    with pytest.warns(UserWarning, match="constant"):
-        Z, _ = standardize_features(with_constant(X, column))
-    np.testing.assert_array_equal(np.isnan(Z[:, 1]), np.arange(30) < 2)
-
-
 def test_standardizing_holds_the_result_and_little_more():
     X = np.random.default_rng(0).normal(size=(400_000, 8)) + 5
     tracemalloc.start()

@@ -9,10 +9,9 @@ import pytest
 import probmetric as pm
 from probmetric.cli.inputs import labeled
 from probmetric.cli.options import DataSpec
-from probmetric.data.unlabeled import has_label, leave_out
 from probmetric.large.files import Rows
 from probmetric.registry import estimator_of, estimators
-from tests.cli.runs import refused, run
+from tests.cli.runs import refused
 
 OTHERS = "mds", "two_stage", "triplet_embedding"
 """Learners without class labels."""
@@ -68,23 +67,6 @@ def test_a_fit_without_unlabeled_rows_equals_that_to_the_others(
     assert list(fit.feature_names_in_) == ["a", "b"]
 
 
-def test_weights_of_unlabeled_rows_are_left_out():
-    w = np.arange(1.0, 11.0)
-    y, rows, weights, none = leave_out(-1, Y, X, w, None)
-    assert y.tolist() == [0, 1, 2, 1, 0, 2, 0, 2]
-    assert weights.tolist() == [1, 2, 3, 5, 6, 7, 9, 10]
-    np.testing.assert_array_equal(rows, X[LEFT])
-    assert none is None
-
-
-@pytest.mark.parametrize(
-    "labels", [[-1, 1, 1, -1], [-1, 0, 0, -1], [0, 1, 2, 1], [-1, -2, 0, 0]]
-)
-def test_minus_one_is_a_class_without_two_others(labels):
-    """Pairs of the convention -1 and +1, and labels without it, are no occasion."""
-    pm.KNeighborsClassifier(n_neighbors=1).fit(X[:4], labels)
-
-
 def test_none_makes_minus_one_a_class_without_a_warning():
     learned = pm.KNeighborsClassifier(pm.LDA(prior_strength=1.0), unlabeled=None)
     learned.fit(X, Y)
@@ -92,25 +74,11 @@ def test_none_makes_minus_one_a_class_without_a_warning():
     assert learned.learner_.classes_.tolist() == [-1, 0, 1, 2]
 
 
-def test_another_kind_of_label_is_still_warned_about():
-    with pytest.raises(UserWarning, match=WARNING):
-        pm.KNeighborsClassifier(unlabeled=99).fit(X, Y)
-
-
 def test_a_classifier_warns_once_for_itself_and_its_learner():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         pm.KNeighborsClassifier(pm.LDA(prior_strength=1.0)).fit(X, Y)
     assert [str(w.message).split(" has ")[0] for w in seen] == ["y"]
-
-
-def test_scores_are_of_labeled_rows():
-    """One of two labeled rows is right; unlabeled rows would make it 1 of 4."""
-    knn = pm.KNeighborsClassifier(n_neighbors=1, unlabeled=-1)
-    knn.fit([[0.0], [1.0], [10.0], [11.0], [5.0]], [0, 0, 1, 1, -1])
-    queries, truth = [[0.1], [10.1], [0.2], [0.3]], [0, 0, -1, -1]
-    assert knn.score(queries, truth) == 0.5
-    assert knn.score(queries, truth, [3, 1, 50, 50]) == 0.75
 
 
 def test_groups_of_unlabeled_rows_are_left_out(unchecked, monkeypatch):
@@ -144,19 +112,6 @@ def test_classes_in_groups_lose_rows_without_either(unchecked, monkeypatch):
     which = [0, 0, 0, 1, 1, 1, -1, 0, 1, 1]
     judged = model.fit_pairs(pairs, same, groups=which)
     np.testing.assert_array_equal(judged, pairs[[0, 1, 2, 3, 4, 5, 7, 8, 9]])
-
-
-def test_wrong_values_are_named():
-    with pytest.raises(ValueError, match=r"unlabeled must be one label, got \[-1, 9"):
-        pm.LDA(unlabeled=[-1, 9]).fit(X, Y)
-    with pytest.raises(ValueError, match="y must contain class labels, got only -1"):
-        pm.LDA(unlabeled=-1).fit(X, 0 * Y - 1)
-    with pytest.raises(ValueError, match="got 10 entries for 9 rows"):
-        pm.LDA(unlabeled=-1).fit(X[:9], Y)
-
-
-def test_text_that_reads_none_is_a_label():
-    assert has_label(["None", "nan", None], np.nan).tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("kind", [pm.LDA, pm.LCA, pm.KNeighborsClassifier])
@@ -196,13 +151,7 @@ def test_commands_print_the_warning_as_a_note(path, capsys):
     assert "  note: label has -1 next to 0, 1, 2, " in capsys.readouterr().err
 
 
-def test_a_command_leaves_out_unlabeled_rows(path, tmp_path):
-    asked = ["fit", "lda", "--data", path, "--drop", "group", "--out", tmp_path / "o"]
-    done = run(*asked, "--set", "prior_strength=1", "--unlabeled", "-1")
-    assert done.exit_code == 0, done.output
-    assert "has -1" not in done.stderr
-    learned = pm.load_metric(tmp_path / "o" / "metric.npz")
-    other = pm.LDA(prior_strength=1.0).fit(X[LEFT], Y[LEFT]).get_metric()
-    np.testing.assert_allclose(learned.matrix, other.matrix, rtol=1e-9)
-    said = refused(*asked, "--force", "--set", "unlabeled=-1")
+def test_unlabeled_is_an_option_and_no_setting(path, tmp_path):
+    asked = ["fit", "lda", "--data", path, "--out", tmp_path / "o"]
+    said = refused(*asked, "--set", "unlabeled=-1")
     assert "--set cannot set unlabeled. Use --unlabeled TEXT" in said

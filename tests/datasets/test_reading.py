@@ -48,12 +48,9 @@ def test_a_table_is_the_same_however_it_is_written(tmp_path, frame, name):
 PARTS = {
     "words below numbers": ("x,label\n1,1\n2,01\n3,2\n4,none\n5,1\n", ["1", "01"]),
     "a word above numbers": ("x,label\n1,none\n2,1\n3,2\n4,2\n", ["none", "1"]),
-    "truths below numbers": ("x,label\n1,1\n2,0\n3,True\n4,0\n", ["1", "0"]),
     "numbers of two kinds": ("x,label\n1,1\n2,0\n3,1.5\n4,\n", None),
     "quoted ends of lines": ('x,label\n1,"a\nb"\n2,c\n3,"a\nb"\n', ["a\nb", "c"]),
-    "words among points": ("x,label\n1,a\n2,b\nthree,a\n", None),
     "texts and numbers": ("x,t,z,label\n1,p,3,a\n2,q,4,b\n3,p,5,c\n", None),
-    "lines of other ends": ("\r\nx,label\r\n\r\n1,a\r\n2,b\r\n\r\n", ["a", "b"]),
     "without names": ("1,2,0\n3,4,1\n5,6,0\n", ["0", "1"]),
 }
 
@@ -98,25 +95,6 @@ def test_columns_are_dropped_or_chosen_in_the_order_asked_for(tmp_path, frame):
     np.testing.assert_array_equal(named.X, load("iris").X[:, [0, 2, 3]])
 
 
-@pytest.mark.parametrize("ending", ["csv", "npz", "parquet"])
-def test_features_may_be_all_columns_in_another_order(tmp_path, ending):
-    rows = np.array([[1.0, 2, 3], [4, 5, 6]])
-    frame = pd.DataFrame(rows, columns=["a", "b", "c"]).assign(y=["u", "v"])
-    path = tmp_path / f"t.{ending}"
-    if ending == "csv":
-        frame.to_csv(path, index=False)
-    elif ending == "parquet":
-        frame.to_parquet(path)
-    else:
-        labels = frame["y"].to_numpy(str)
-        np.savez(path, X=rows, y=labels, feature_names=["a", "b", "c"])
-    order = ("c", "a", "b")
-    points = load_points(path, 3, label="y", how=Reading(features=order))
-    for found in (load(path, features=order), points):
-        assert found.feature_names == order
-        np.testing.assert_array_equal(found.X, [[3, 1, 2], [6, 4, 5]])
-
-
 def test_points_are_read_in_the_same_ways(tmp_path, frame):
     path = tmp_path / "t.csv"
     frame.assign(when="x").to_csv(path, index=False, sep=";", decimal=",")
@@ -159,16 +137,6 @@ BAD = {
         r"\('1,304.00' among numbers in row 0, counted from 0\)\. Use thousands=',' "
         r"\(--thousands ,\) if they separate thousands$",
     ),
-    "thousands or decimals": (
-        'a,y\n"1,304",0\n"200,500",1\n',
-        {},
-        r"\(--thousands ,\) if .*; decimal=',' \(--decimal",
-    ),
-    "no thousands": (
-        'a,y\n"1,304.00",0\n"1,5",1\n',
-        {"thousands": ","},
-        r"\('1,5' among numbers in row 1, counted from 0\)",
-    ),
     "thousands = decimal": (
         "a,y\n1,2\n",
         {"thousands": "."},
@@ -208,11 +176,6 @@ BAD = {
         r"^data must have a closing quote .* in line 3 of '.*t\.csv'$",
     ),
     "long separator": ("a,y\n1,2\n", {"sep": ";;"}, "sep must be one character"),
-    "sep = decimal": (
-        "a,y\n1,2\n",
-        {"decimal": ","},
-        "different characters, got ',' for both",
-    ),
     "drop": ("a,y\n1,2\n", {"drop": ["b"]}, r"drop must be columns of t.csv \(a\)"),
     "the label": (
         "a,y\n1,2\n",
@@ -276,14 +239,6 @@ def test_columns_of_one_name_in_parquet_are_named(tmp_path):
         pm.open(tmp_path / "t.parquet", label="y")
 
 
-def test_ways_of_reading_text_are_no_remedy_of_other_files(tmp_path):
-    rows = pa.table([["1,5", "2.5"], ["u", "v"]], names=["a", "y"])
-    pq.write_table(rows, tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match=r"drop=\['a'\]") as caught:
-        load(tmp_path / "t.parquet", label="y")
-    assert "--decimal" not in str(caught.value)
-
-
 @pytest.mark.parametrize("name", ["wine", "t.npz"])
 def test_ways_of_reading_text_are_refused_where_there_is_none(tmp_path, name):
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 1])
@@ -334,16 +289,6 @@ def test_labels_are_text_where_numbers_would_merge_some(tmp_path, written, names
     assert len(data.X) == 4
     if "10" not in names:
         np.testing.assert_array_equal(data.y, [sorted(names).index(v) for v in written])
-
-
-def test_a_file_without_names_keeps_a_first_row_with_a_missing_entry(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("NA,1.5,a\n2.5,3.5,b\n0.5,1.0,a\n")
-    data = load(path)
-    assert data.feature_names == ("x0", "x1")
-    np.testing.assert_array_equal(data.X, [[np.nan, 1.5], [2.5, 3.5], [0.5, 1.0]])
-    path.write_text("NA,b,kind\n2.5,3.5,b\n0.5,1.0,a\n")
-    assert load(path).feature_names == ("NA", "b")
 
 
 @pytest.mark.parametrize("columns", [["höjd", "b"], ["höjd", "b", "kind"]])

@@ -41,14 +41,6 @@ def test_rows_of_given_numbers_are_found_once_and_in_order(kind, tmp_path):
     np.testing.assert_array_equal(bare.labels, y[bare.rows])
 
 
-def test_none_wanted_is_none_found():
-    X, y = rows(10)
-    found = picked(pm.open(X, label=y), np.zeros(0, int))
-    assert found.X.shape == (0, 3)
-    assert found.labels is not None
-    assert len(found.labels) == 0
-
-
 def test_a_sample_is_by_the_number_of_the_row_and_not_by_the_parts():
     X = rows()[0]
     whole = sampled(pm.open(X), 100, seed=3)

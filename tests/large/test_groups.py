@@ -91,8 +91,7 @@ def test_what_is_kept_of_a_group_is_its_mean_and_its_scatter() -> None:
     assert np.abs(apart - e.T @ e).max() > 1e-3
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("size", [2, 64])
+@pytest.mark.parametrize(("size", "pooled"), [(2, True), (64, False)])
 def test_bins_of_groups_do_not_depend_on_the_number_of_tasks(
     size: int, pooled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

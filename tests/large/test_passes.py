@@ -52,13 +52,6 @@ def test_a_missing_pass_in_between_is_computed_with_those_after_it(tmp_path):
     assert seen == [1, 2]
 
 
-def test_outside_the_block_nothing_is_kept(tmp_path):
-    with checkpointed(tmp_path):
-        climb(passes=1)
-    climb()
-    assert len(list(tmp_path.glob("pass_*.npz"))) == 1
-
-
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -60,12 +60,6 @@ def test_every_step_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 5
 
 
-def test_no_parts_sum_to_nothing() -> None:
-    X, y, _ = points(10)
-    none = local_sum(SUMS, np.ones(3), pm.open(X, label=y), [], rows=4)
-    assert all(not np.asarray(a).any() for a in none)
-
-
 def test_bins_are_added_in_order_whatever_is_done_with_them() -> None:
     # 200 parts of unequal rows: the order of bins decides the last bits.
     X, y, w = points()

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from tests.cli.runs import run
+from probmetric.cli.inputs import streamed
+from probmetric.cli.options import DataSpec
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -97,8 +98,7 @@ def test_a_url_without_parquet_files_is_refused(folder, name, message):
         pm.open(f"{url}/{name}")
 
 
-def test_a_command_reads_a_url(folder, tmp_path):
-    words = "fit", "lda", "--data", folder[0], "--label", "kind"
-    done = run(*words, "--set", "prior_strength=1", "--out", tmp_path / "out")
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "metric.npz").exists()
+def test_a_command_reads_a_url(folder):
+    source = streamed(pm.LDA(prior_strength=1), DataSpec(folder[0], "kind"))
+    assert source is not None
+    assert source.feature_names == ("length", "width")
