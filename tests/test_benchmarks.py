@@ -12,6 +12,7 @@ from benchmarks import (
     coverage,
     effects_coverage,
     harness,
+    nuts_starts,
     pairs_coverage,
 )
 
@@ -27,6 +28,7 @@ TABLES = {
     "cost": cost.tables,
     "effects_coverage": effects_coverage.tables,
     "intervals": coverage.tables,
+    "nuts_starts": nuts_starts.tables,
     "pairs_coverage": pairs_coverage.tables,
 }
 GENERATED = sorted(
