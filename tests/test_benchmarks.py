@@ -16,6 +16,7 @@ from benchmarks import (
     harness,
     large_set,
     model_verdict,
+    nuts_starts,
     pairs_coverage,
     triplets,
 )
@@ -38,6 +39,7 @@ TABLES = {
     "intervals": coverage.tables,
     "large_set": large_set.tables,
     "model_verdict": model_verdict.tables,
+    "nuts_starts": nuts_starts.tables,
     "pairs_coverage": pairs_coverage.tables,
 }
 GENERATED = sorted(
