@@ -23,6 +23,13 @@ With Dask's own threshold the pages of each block are mapped again, which double
 time of a pass.
 """
 
+SETTINGS = {
+    "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
+    "distributed.deploy.lost-worker-timeout": "5 minutes",
+}
+"""Configuration of Dask. A killed worker starts again. If this takes more than 15 s, as
+on a busy machine, Dask's default leaves the cluster without this worker."""
+
 
 @contextmanager
 def workers(options: Options) -> Generator[None]:
@@ -53,15 +60,15 @@ def _client(stack: ExitStack, number: int | None, address: str | None) -> Any:
 
     cluster: Any = address
     if address is None:
-        with config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}):
-            cluster = stack.enter_context(
-                LocalCluster(
-                    n_workers=number,
-                    threads_per_worker=1,
-                    host=LOOPBACK,
-                    dashboard_address=f"{LOOPBACK}:0",
-                )
+        stack.enter_context(config.set(SETTINGS))
+        cluster = stack.enter_context(
+            LocalCluster(
+                n_workers=number,
+                threads_per_worker=1,
+                host=LOOPBACK,
+                dashboard_address=f"{LOOPBACK}:0",
             )
+        )
     try:
         return stack.enter_context(Client(cluster, timeout=WAIT))
     except (OSError, ValueError) as error:

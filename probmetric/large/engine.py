@@ -178,7 +178,11 @@ def _connected(client: "Client") -> Generator[None]:
 
     from dask import config
     from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
 
+    lost = "the connection to the scheduler was lost. Start the cluster again."
+    if client.status in ("closing", "closed"):
+        raise RuntimeError(lost)
     try:
         with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
             yield
@@ -187,13 +191,12 @@ def _connected(client: "Client") -> Generator[None]:
             f"the workers that ran {error.task} were lost. If they ran out of memory, "
             "use fewer workers or more memory for each."
         ) from error
-    except Exception as error:
-        if client.status == "running" and not isinstance(error, CancelledError):
+    except (CancelledError, CommClosedError) as error:
+        raise RuntimeError(lost) from error
+    except OSError as error:
+        if client.status == "running":
             raise  # The error of a task.
-        raise RuntimeError(
-            f"the connection to the scheduler was lost ({type(error).__name__}). "
-            "Start the cluster again."
-        ) from error
+        raise RuntimeError(lost) from error
 
 
 def _divided[T](items: list[T], number: int) -> list[list[T]]:

@@ -114,6 +114,7 @@ def local_sum[P, S, R](
     Labels are indices into the sorted ``classes``.
     """
     add, start, _ = _compiled(reduction)
+    params, scaler = jax.device_put((params, scaler))  # Once, not for each block.
     blocks = ahead(filled(source, parts, rows, classes=classes))
     total: Any = None
     for X, y, w, *_ in blocks:

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from probmetric.data.hash import row_bits
+from probmetric.large.engine import run
 
 BINS = 64
 """Number of bins of a source, for any number of workers."""
@@ -440,10 +441,23 @@ def sample_rows(
     All rows of positive weight are returned if there are at most ``most``. Codes are
     the places of labels in the sorted ``classes`` (c,), or 0. One pass over the data.
     """
-    rate, size = most / n_rows(source), block_rows(source)
-    X: list[np.ndarray] = [np.zeros((0, n_features(source)))]
-    y, w = [np.zeros(0, np.int32)], [np.zeros(0)]
-    for block in blocks_of(source, bins(source.parts), size, classes=classes):
+    given = source, seed, most / n_rows(source), block_rows(source), classes
+    samples = run(_sampled, [some for some in bins(source.parts) if some], *given)
+    X, y, w = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
+    return X, y, w
+
+
+def _sampled(
+    parts: Sequence[Part],
+    source: Source,
+    seed: int,
+    rate: float,
+    size: int,
+    classes: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X: list[np.ndarray] = []
+    y, w = list[np.ndarray](), list[np.ndarray]()
+    for block in blocks_of(source, [parts], size, classes=classes):
         selected = block.w[: block.rows] > 0
         if rate < 1:
             number = block.first + np.arange(block.rows)

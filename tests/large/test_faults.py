@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 import probmetric as pm
-from probmetric.cli.workers import ENVIRONMENT, LOOPBACK
+from probmetric.cli.workers import LOOPBACK, SETTINGS
 from probmetric.large import checkpointed, engine, passes
 from tests.large.test_engine import fits, kinds
 
@@ -24,25 +25,29 @@ KINDS = "moments", "points", "groups", "anchors", "scan", "evaluate"
 PASSES_BEFORE_DEATH = 3
 
 
-def clusters(n_workers=2):
+@contextmanager
+def connected(n_workers=2):
     """Start workers that are processes of one thread."""
     settings = {
-        "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
         "distributed.scheduler.worker-ttl": "10s",
         "distributed.worker.preload": [__spec__.name],
     }
-    with dask.config.set(settings):
-        return distributed.LocalCluster(
+    with (
+        dask.config.set(SETTINGS | settings),
+        distributed.LocalCluster(
             n_workers=n_workers,
             threads_per_worker=1,
             memory_limit="2GB",
             dashboard_address=f"{LOOPBACK}:0",
-        )
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="module")
 def client():
-    with clusters() as cluster, distributed.Client(cluster) as client:
+    with connected() as client:
         yield client
 
 
@@ -99,13 +104,13 @@ def arm(number):
 def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
     client, path, alone, number, name
 ):
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=90)
     processes = client.run(os.getpid)
     worker = min(processes, key=processes.get)  # Nannies watch it for some time.
     client.run(arm, number, workers=[worker])
     with pm.distributed(client):
         found = np.asarray(kinds(source(path))[name]())
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=90)
     assert processes[worker] not in client.run(os.getpid).values()
     assert found.tobytes() == alone[name].tobytes()
 
@@ -113,9 +118,8 @@ def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
 @pytest.mark.study
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
 def test_the_number_of_workers_changes_no_bit(path, alone, n_workers):
-    with clusters(n_workers) as cluster, distributed.Client(cluster) as client:
-        with pm.distributed(client):
-            found = fits(source(path))
+    with connected(n_workers) as client, pm.distributed(client):
+        found = fits(source(path))
     for name, values in alone.items():
         assert found[name].tobytes() == values.tobytes(), name
 
@@ -129,7 +133,7 @@ def greedy(item):
 
 
 def test_workers_without_enough_memory_are_one_error(client, path, monkeypatch):
-    client.wait_for_workers(2, timeout=60)
+    client.wait_for_workers(2, timeout=90)
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
     with pm.distributed(client), pytest.raises(RuntimeError, match="out of memory"):
         list(engine.run(greedy, [0]))
@@ -157,9 +161,8 @@ def main(path, folder):
         write(folder, index, *given)
 
     passes._write = written
-    with clusters() as cluster, distributed.Client(cluster) as client:
-        with pm.distributed(client), checkpointed(folder):
-            kinds(source(path))["points"]()
+    with connected() as client, pm.distributed(client), checkpointed(folder):
+        kinds(source(path))["points"]()
 
 
 def test_a_full_disk_is_one_error_and_the_fit_resumes(client, path, alone):
