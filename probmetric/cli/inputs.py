@@ -233,6 +233,7 @@ def of_option(option: str, argument: str = "data") -> Generator[None]:
         yield
     except ValueError as error:
         message = re.sub(rf"^{argument}(?=:| )", option, str(error))
+        message = re.sub(r"\bmeasure='(\w+)'", r"--measure \1", message)
         if message == str(error):
             raise
         raise ValueError(message) from error

@@ -27,13 +27,14 @@ def run(options: Ratios) -> int:
             (left, left_items), (right, right_items) = (
                 _side(options, side, use) for side in ("questioned", "known")
             )
-            table = use.metric.likelihood_ratios(
-                left,
-                right,
-                questioned_items=left_items,
-                known_items=right_items,
-                prior_odds=odds,
-            )
+            with of_option("--questioned", "questioned"), of_option("--known", "known"):
+                table = use.metric.likelihood_ratios(
+                    left,
+                    right,
+                    questioned_items=left_items,
+                    known_items=right_items,
+                    prior_odds=odds,
+                )
         if not write_table(table, out):
             return 0
     say(

@@ -117,7 +117,8 @@ def check_learner(estimator: Learner, options: SiteOptions) -> None:
 def fit_sites(estimator: Learner, data: Community) -> None:
     """Fit to the sites."""
     X, species = data.sites
-    cast("Any", estimator).fit_sites(X, species, measure=data.measure)
+    with of_option("--species", "species"):
+        cast("Any", estimator).fit_sites(X, species, measure=data.measure)
 
 
 def results_of(

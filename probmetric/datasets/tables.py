@@ -596,12 +596,14 @@ def read_points(
     if isinstance(content, Archive):
         labeled = label is not None or "y" in content
         return split_arrays(content, label, reading=reading, labeled=labeled)
+    if not len(content):
+        raise ValueError(f"data must have at least one row in {path.name}, got none")
     width = int(content.shape[1]) - len({*reading.drop} & {*content.columns})
     levels = levels_in(names, content).values()
     width += sum(map(len, levels)) - len(levels)
     d = width - int(label is not None) if d is None else d
     labeled = label is not None or (width == d + 1 and not reading.features)
-    if not (labeled or width == d or reading.features) or content.shape[0] == 0:
+    if not (labeled or width == d or reading.features):
         expected = {*names, *reading.drop, label}
         columns = [str(c) for c in content.columns]
         more = [repr(c) for c in columns if c not in expected]
@@ -612,7 +614,7 @@ def read_points(
         raise ValueError(
             f"data must have {d} features and at most one label column in {path.name}, "
             "got a table of shape "
-            f"{content.shape}{which}{todo if width > d and content.shape[0] else ''}"
+            f"{content.shape}{which}{todo if width > d else ''}"
         )
     return split_label(
         content, label, path.name, reading=reading, labeled=labeled, text=text

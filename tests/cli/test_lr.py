@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal as normal
 import probmetric as pm
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
-from tests.cli.runs import run
+from tests.cli.runs import refused, run
 
 W, B, MEAN = np.diag([0.5, 1.0]), np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([1, 0])
 CALIBRATION = Calibration(0.2, 0.8, 0.5, bound=np.log(41))
@@ -60,6 +60,19 @@ def test_every_pair_of_items_has_its_calibrated_ratio_and_posterior(files):
         odds = np.exp(log) * float(Fraction(1, 319))
         assert row.posterior == pytest.approx(odds / (1 + odds), rel=1e-9)
     np.testing.assert_allclose(found["limit"], np.log10(41))
+
+
+@pytest.mark.parametrize(
+    "known, said",
+    [
+        (K[:0], "--known must have at least one row in k.csv, got none"),
+        (K.assign(ca=[0.5, np.nan, 5]), "--known must be finite numbers, got NaN"),
+        (K[["ri", "ca"]], "--by must be a column of k.csv (ri, ca), got 'item'"),
+    ],
+)
+def test_a_side_without_measurements_is_refused_by_its_option(files, known, said):
+    known.to_csv(files / "k.csv", index=False)
+    assert said in refused(*words(files), "--by", "item", "--out", files / "out.csv")
 
 
 def test_without_items_each_row_is_one_and_its_ratio_that_of_pairs(files):

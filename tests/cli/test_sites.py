@@ -240,7 +240,7 @@ WRONG = [
     (
         "wide.csv",
         lambda t: t.assign(sp1=t["sp1"] + 0.5),
-        "whole numbers .*measure='cover'.*round to whole",
+        "^probmetric: --species must be whole numbers .*--measure cover.*round to",
     ),
     ("long.csv", lambda t: t.assign(count=-t["count"]), "0, got -.* for species 'sp"),
 ]

@@ -52,7 +52,7 @@ def _climb(
         x = jnp.append(x, jnp.log(prior.lapse[0] / prior.lapse[1]))
     end = minimize(descent, x, max_steps=max_steps, tol=tol)
     W, rated = at(end.x)
-    sharpness = prior.sharpness(rated.z) if differ else None
+    sharpness = None if rated.z is None else prior.sharpness(rated.z)
     return TripletParams(W, rated.lapse if learned else None, sharpness), end
 
 

@@ -72,7 +72,7 @@ def log_lapse(rate: Array, prior: TripletPrior) -> Scalar:
 
 def log_effects(z: Array | None, prior: TripletPrior) -> Scalar:
     """Return log p(z) of Eq. (5), or 0 if raters do not differ."""
-    if prior.spread is None:
+    if prior.spread is None or z is None:
         return jnp.zeros(())
     return jnp.sum(jax.scipy.stats.norm.logpdf(z))
 
@@ -103,7 +103,7 @@ def value_and_gradient(
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = prior.lam / jnp.square(prior.c)
     in_W, in_effects = 2 * W @ pull - tau * (W - prior.mean), jnp.zeros(0, W.dtype)
-    if prior.spread is not None:
+    if prior.spread is not None and data.z is not None:
         zero = jnp.zeros_like(prior.spread)
         h = zero.at[data.rater].add(jnp.sum(r * squared, -1))
         in_effects = contrasts(len(h)).T @ (prior.spread * h) - data.z

@@ -27,7 +27,7 @@ class Differences(NamedTuple):
 
     def sharpened(self, prior: TripletPrior) -> Float[Array, "N K d"]:
         """Return √s_r δ, the differences as rater r sees them."""
-        if prior.spread is None:
+        if self.rater is None or self.z is None:
             return self.delta
         s = prior.sharpness(self.z)[self.rater]
         return self.delta * jnp.sqrt(s)[:, None, None]

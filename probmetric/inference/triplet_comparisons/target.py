@@ -45,7 +45,7 @@ def _log_density(at: Arrays, data: TripletData) -> Scalar:
 def _functionals(at: Arrays, data: TripletData) -> Arrays:
     rows, prior = _rated(at, data)
     values = {"M": at["W"].T @ at["W"]}
-    if prior.spread is not None:
+    if rows.z is not None:
         values["sharpness"] = prior.sharpness(rows.z)
     return values if prior.lapse is None else {**values, "lapse_rate": rows.lapse}
 
