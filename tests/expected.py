@@ -37,7 +37,7 @@ def assert_expected(text, name, **masks):
     known = {version: f"{name}'s" for name, version in versions().items()}
     known |= {str(value): word for word, value in masks.items()}
     for value in sorted(known, key=len, reverse=True):
-        text = re.sub(rf"(?<![\d.]){re.escape(value)}(?![\d.])", known[value], text)
+        text = re.sub(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", known[value], text)
     found = SECONDS.sub("0.0", text).rstrip().splitlines()
     path = FOLDER / name
     wanted = path.read_text("utf8").splitlines() if path.exists() else []

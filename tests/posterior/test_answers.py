@@ -1,6 +1,5 @@
 """Questions to draws of a metric: answered draw by draw, or refused with the reason."""
 
-import pickle
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from probmetric.metric import Mahalanobis
 from probmetric.neighbors import nearest
 from probmetric.posterior import intervals
 from probmetric.posterior.metric import PosteriorMetric
+from tests.dump import assert_refused
 from tests.metric_kinds import NAMES, as_distances, build
 
 N_DRAWS = 18  # More than one tile of draws, and not a multiple of it.
@@ -75,12 +75,6 @@ def test_it_is_a_pytree(posterior, X):
     np.testing.assert_allclose(
         doubled.pair_draws(X, X[0]), 2 * posterior.pair_draws(X, X[0])
     )
-
-
-def test_it_survives_pickling(posterior, X):
-    again = pickle.loads(pickle.dumps(posterior))
-    np.testing.assert_array_equal(again.pairwise(X, X), posterior.pairwise(X, X))
-    assert repr(again) == repr(posterior)
 
 
 @jax.tree_util.register_dataclass
@@ -239,3 +233,13 @@ def test_intervals_of_noisy_draws_contain_their_distance():
     value = made.distance(A, B)
     assert np.all((low <= value) & (value <= high))
     assert np.all(made.pair_draws(A, B).mean(0) > value)
+
+
+def test_bad_questions_are_named(posterior, X):
+    calls = {
+        "prob": lambda: posterior.interval(X, X, prob=1.0),
+        "features": lambda: posterior.interval(X[:, :2], X[:, :2]),
+        "NaN": lambda: posterior.pairwise(X * np.nan, X),
+        "no metric": lambda: nearest(posterior, X, X, 1),
+    }
+    assert_refused(calls, "posterior/questions.txt")

@@ -1,7 +1,5 @@
 """``IntervalMetric``: the limits of a fit from its refits, and what it refuses."""
 
-import pickle
-
 import joblib
 import numpy as np
 import pytest
@@ -18,12 +16,12 @@ from probmetric.posterior.interval_metric import (
 )
 from probmetric.posterior.jackknife import (
     FACTOR,
-    checked_prob,
     groups_of,
     limits,
     quarters,
 )
 from probmetric.posterior.metric import PosteriorMetric
+from tests.dump import assert_refused
 from tests.metric_kinds import build
 
 G = 12
@@ -69,22 +67,6 @@ def test_far_points_keep_limits_in_order(made, X):
     assert 0 < low < high < np.inf
 
 
-def test_shapes_are_those_of_the_question(made, X):
-    low, high = made.interval(X[0], X[1])
-    assert low.shape == high.shape == ()
-    low, _ = made.interval(X[:6].reshape(2, 3, 3), X[0])
-    assert low.shape == (2, 3)
-    flat = made.interval(X[:6], X[0]).lower
-    np.testing.assert_array_equal(low.ravel(), flat)
-
-
-def test_it_survives_a_pickle(made, X):
-    again = pickle.loads(pickle.dumps(made))
-    np.testing.assert_array_equal(
-        again.interval(X[:4], X[4:8]), made.interval(X[:4], X[4:8])
-    )
-
-
 @pytest.mark.parametrize("name", OF_DRAWS)
 def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
     with pytest.raises(AttributeError, match=rf"{name} requires draws"):
@@ -92,21 +74,20 @@ def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
 
 
 def test_what_it_cannot_answer_is_refused(made, X):
-    with pytest.raises(AttributeError, match="no attribute 'wrong'"):
-        made.wrong  # noqa: B018
-    with pytest.raises(ValueError, match=r"second: distances must be above 0"):
-        made.ratio_interval((X[0], X[1]), (X[2], X[2]))
-    with pytest.raises(ValueError, match=r"A must have .*3 features"):
-        made.interval(X[:, :2], X[:, :2])
     metric, left = fits()
-    with pytest.raises(ValueError, match=r"left_out .*got 1"):
-        IntervalMetric(metric, left[:1])
     plain = [Mahalanobis(m.factor) for m in (metric, *left)]
-    with pytest.raises(ValueError, match=r"link|same_probability"):
-        IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1])
     kinds = [build("PairSimilarity", s) for s in range(3)]
-    with pytest.raises(ValueError, match=r"ratio_interval .*distance, got"):
-        IntervalMetric(kinds[0], kinds[1:]).ratio_interval((X[0],) * 2, (X[0], X[1]))
+    calls = [
+        lambda: made.wrong,
+        lambda: made.ratio_interval((X[0], X[1]), (X[2], X[2])),
+        lambda: made.interval(X[:, :2], X[:, :2]),
+        lambda: IntervalMetric(metric, left[:1]),
+        lambda: IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1]),
+        lambda: IntervalMetric(kinds[0], kinds[1:]).ratio_interval(
+            (X[0],) * 2, (X[0], X[1])
+        ),
+    ]
+    assert_refused(calls, "posterior/interval_refused.txt")
 
 
 def test_groups_are_points_alone_or_fifty_balanced_parts():
@@ -250,18 +231,6 @@ def test_a_refit_with_fewer_directions_has_rows_of_zeros():
     np.testing.assert_allclose(made.distance(X[:3], X[3:6]), wanted)
 
 
-UNITS = np.array([1.0, 1e-3, 1e3])
-
-
-def test_units_of_features_do_not_change_intervals(X):
-    metric, left = fits()
-    scaled = [linked(m.factor / UNITS, m.link.b) for m in (metric, *left)]
-    one, other = IntervalMetric(metric, left), IntervalMetric(scaled[0], scaled[1:])
-    wanted = one.interval(X[:4], X[4:8])
-    found = other.interval(X[:4] * UNITS, X[4:8] * UNITS)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6)
-
-
 def test_an_infinite_refit_keeps_p_same_inside_0_and_1(X):
     metric, left = fits()
     logit = [
@@ -296,23 +265,6 @@ def test_limits_hold_the_distance_to_the_last_digit():
         low, high = made.interval(A, B)
         own = made.distance(A, B)
         assert np.all((low <= own) & (own <= high))
-
-
-def test_classes_of_one_point_are_refused():
-    X = np.random.default_rng(0).normal(size=(5, 2))
-    with pytest.raises(ValueError, match=r"y must .* got 5 points in 5 classes"):
-        with_intervals(lambda X, y: Mahalanobis(np.eye(2)), X, np.arange(5))
-
-
-def test_prob_is_a_number_or_refused_by_name(made, X):
-    for prob in (np.array(0.9), np.float64(0.9), 0.9):
-        assert checked_prob(prob) == 0.9
-        assert type(checked_prob(prob)) is float
-    for prob in ([0.9], np.array([0.9]), "0.9", np.array(True), 1.0):
-        with pytest.raises(ValueError, match=r"prob.*got"):
-            checked_prob(prob)
-    with pytest.raises(ValueError, match=r"prob.*got 0.0"):
-        made.interval(X[0], X[1], prob=0.0)
 
 
 def test_one_feature_is_not_taken_for_all(made, X, unchecked):
@@ -363,11 +315,10 @@ def test_a_source_without_labels_needs_none():
 def test_what_a_source_cannot_do_is_named():
     X, y = np.zeros((8, 1)), np.array([0, 0, 0, 0, 0, 1, 1, 2])
     learn = of_rows(pm.LDA(prior_strength=1.0))
-    with pytest.raises(ValueError, match="y must be None for data on disk"):
-        with_intervals(learn, pm.open(X, label=y), y)
-    with pytest.raises(ValueError, match=r"groups must be None"):
-        with_intervals(learn, pm.open(X, label=y), groups=y)
-    with pytest.raises(ValueError, match=r"X .*8 rows"):
-        with_intervals(learn, pm.open(X[:1]))
-    with pytest.raises(ValueError, match=r"y .*got None"):
-        with_intervals(learn, X)
+    calls = [
+        lambda: with_intervals(learn, pm.open(X, label=y), y),
+        lambda: with_intervals(learn, pm.open(X, label=y), groups=y),
+        lambda: with_intervals(learn, pm.open(X[:1])),
+        lambda: with_intervals(learn, X),
+    ]
+    assert_refused(calls, "posterior/source_refused.txt")

@@ -235,20 +235,6 @@ def test_gains_that_are_not_computed_again_change_no_choice(
     assert tiled.scores.tolist() == whole.scores.tolist()
 
 
-def test_every_form_of_candidates(posterior, many):
-    X, rows = many[0], many[1][:40]
-    expected = pm.next_pairs(posterior, X[rows], 6)
-    unlabeled = pm.Pairs(X, rows[:, 0], rows[:, 1], None)
-    for found in (
-        pm.next_pairs(posterior, X[rows].tolist(), 6),
-        pm.next_pairs(posterior, rows, 6, X=X),
-        pm.next_pairs(posterior, rows.tolist(), 6, X=X.tolist()),
-        pm.next_pairs(posterior, unlabeled, 6),
-    ):
-        assert found.indices.tolist() == expected.indices.tolist()
-        assert found.scores.tolist() == expected.scores.tolist()
-
-
 def test_ties_go_by_the_order_of_candidates(posterior, pairs):
     twice = np.concatenate([pairs, pairs[:, ::-1]])  # Symmetric: each pair again.
     for criterion in RULES:
@@ -270,11 +256,7 @@ def test_a_seed_is_all_that_is_random(posterior, many):
 
 # --- Refusals -------------------------------------------------------------------------
 
-X = np.zeros((4, 3))
-ROW = np.array([0])
-NAN = np.full((3, 2, 3), np.nan)
 LINKED = pm.Mahalanobis(np.eye(3), pm.metric.Link(0.1, 1.0))
-NEGATIVE = pm.Mahalanobis(np.eye(3), pm.metric.Link(-0.1, 1.0))
 
 
 def test_a_single_metric_is_no_posterior():

@@ -6,7 +6,6 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import probmetric as pm
 
@@ -48,14 +47,3 @@ def test_a_metric_and_draws_of_it_come_back_bit_for_bit(tmp_path):
     again = pm.load_metric(tmp_path / "draws.npz", kinds=(City, pm.Mahalanobis))
     assert again.purpose == "prediction"
     np.testing.assert_array_equal([draw.weights for draw in again.draws], weights)
-
-
-def test_a_file_makes_nothing_that_was_not_handed_in(tmp_path):
-    path = tmp_path / "one.npz"
-    pm.save_metric(City(np.ones(2)), path)
-    with pytest.raises(
-        ValueError, match=r"got \[\]. Use load_metric\(path, kinds=\[City\]\)"
-    ):
-        pm.load_metric(path)
-    with pytest.raises(ValueError, match=r"got \['Mahalanobis'\]"):
-        pm.load_metric(path, kinds=[pm.Mahalanobis])
