@@ -328,7 +328,7 @@ def choose_strength(
     (1.0, [0.7, 0.01])
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
-    A = _coordinates(X, np.asarray(target))
+    A = coordinates(X, np.asarray(target))
     flat = shrinkage_prior(np.eye(A.shape[1]), 0.0)
 
     def learn(rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -349,7 +349,7 @@ def choose_strength(
     return choose_by_folds(learn, X, y, images=True)
 
 
-def _coordinates(
+def coordinates(
     X: Float[np.ndarray, "n d"], T: Float[np.ndarray, "d d"]
 ) -> Float[np.ndarray, "n r"]:
     """Return at most n coordinates of points in which T is the identity."""

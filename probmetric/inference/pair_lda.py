@@ -53,6 +53,7 @@ from probmetric.data.containers import Labeled, Pairs, weights
 from probmetric.data.pairs import as_labels
 from probmetric.inference.choose import choose_strength as choose_by_folds
 from probmetric.inference.gaussian_classes.posterior import ClassStatistics
+from probmetric.inference.lda import coordinates
 from probmetric.inference.solvers.result import Fit
 from probmetric.linalg import row_signs
 from probmetric.metric import Mahalanobis
@@ -330,14 +331,15 @@ def _shrunk(
     strength: float | int,
     alpha: float | int,
     method: Method,
+    n_features: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shrink C̄ and F̄ by a prior of s points, Eq. (5)."""
+    """Shrink C̄ and F̄ by a prior of s points, Eq. (5); d differs in a span of points."""
     if strength == 0:
         return close, far
-    d, s = len(close), INFINITE * n if np.isinf(strength) else strength
+    s, d = INFINITE * n if np.isinf(strength) else strength, n_features or len(close)
     c, f = np.trace(close) / d, np.trace(far) / d
     f = f if method == "notes" else max(f, 1.01 * (c + alpha))
-    w, eye = s / (n + s), np.eye(d, dtype=close.dtype)
+    w, eye = s / (n + s), np.eye(len(close), dtype=close.dtype)
     return (1 - w) * close + w * c * eye, (1 - w) * far + w * f * eye
 
 
@@ -376,22 +378,25 @@ def choose_strength(
     (1.0, [0.62, 0.01])
     """
     X, y = np.asarray(data.X), np.asarray(data.y)
+    A, d = X, X.shape[1]
+    if len(X) < d and n_components is None:  # Directions that no point has are unused.
+        A = coordinates(X, np.eye(d))
 
     def learn(rows: np.ndarray) -> list[np.ndarray | None]:
-        moments = second_moments(pairs(Labeled(X[rows], y[rows])))
+        moments = second_moments(pairs(Labeled(A[rows], y[rows])))
         return [factor(*moments, len(rows), s) for s in STRENGTHS]
 
     def factor(
         close: np.ndarray, far: np.ndarray, n: int, s: float
     ) -> np.ndarray | None:
-        shrunk = _shrunk(close, far, n, s, alpha, method)
+        shrunk = _shrunk(close, far, n, s, alpha, method, d)
         try:
             params = _solve(*shrunk, n_components, method, alpha, weighting)
         except ValueError:  # Far pairs are farther apart in no direction.
             return None
-        return np.asarray(params.factor)
+        return A @ np.asarray(params.factor).T
 
-    return choose_by_folds(learn, X, y)
+    return choose_by_folds(learn, X, y, images=True)
 
 
 def _solve(

@@ -197,14 +197,24 @@ def test_what_is_tried_in_folds_is_the_fit_of_a_fold(monkeypatch, k):
     X = (X - X.mean(0)) / X.std(0)
     found = []
 
-    def kept(learn, *data):
+    def kept(learn, *data, images):
         found.append(learn)
         return Chosen(1.0, np.zeros(6), np.zeros(6))
 
     monkeypatch.setattr(pair_lda, "choose_by_folds", kept)
     pair_lda.choose_strength(Labeled(X, y), k, method="kissme")
     part = Labeled(X[::3], y[::3])
-    maps = found[0](np.arange(0, 178, 3))
-    for s, factor in zip(STRENGTHS, maps, strict=True):
+    points = found[0](np.arange(0, 178, 3))
+    for s, image in zip(STRENGTHS, points, strict=True):
         whole = pair_lda.fit(part, k, method="kissme", prior_strength=s).params.factor
-        np.testing.assert_array_equal(factor, whole)
+        np.testing.assert_array_equal(image, X @ whole.T)
+
+
+@pytest.mark.parametrize("method", ["generalized", "kissme"])
+def test_a_choice_in_the_span_of_few_points_is_the_choice_in_all_directions(method):
+    y = np.arange(24) % 3
+    X = np.random.default_rng(0).normal(size=(24, 40)) + y[:, None]
+    chosen = [
+        pair_lda.choose_strength(Labeled(X, y), k, method=method) for k in (None, 40)
+    ]
+    np.testing.assert_allclose(chosen[0].losses, chosen[1].losses, rtol=1e-10)
