@@ -365,8 +365,8 @@ def _judgments(options: Evaluate, answers: str) -> Task:
     reasons: dict[str, None] = {}
 
     def scored() -> Iterator[Scored]:
-        for number, (tested, rows, metric, *rates) in enumerate(splits):
-            P, score, reason = probabilities(metric, tested, *rates)
+        for number, (tested, rows, metric, lapse, sharpness) in enumerate(splits):
+            P, score, reason = probabilities(metric, tested, lapse, sharpness)
             reasons.update({reason: None} if reason else {})
             base, constant = _constant(tested)
             for method, stated in (base, constant), (name, P):

@@ -67,7 +67,7 @@ def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eqs. 2, 4, 5), in blocks."""
-    W = np.asarray(params.W)
+    W, w = np.asarray(params.W), np.asarray(data.w)
     with jax.enable_x64(W.dtype == np.float64):
         delta = np.asarray(data.sharpened(prior))
     d, pd, mapped = delta.shape[-1], W.size, delta @ W.T
@@ -79,10 +79,10 @@ def hessian(
         log_lapse = np.log(data.lapse / n_alternatives)
     a = expit(log_p[np.arange(n), data.y] + np.log1p(-data.lapse) - log_lapse)
     e = p - np.eye(n_alternatives)[data.y]
-    r = (data.w * a)[:, None] * e
+    r = (w * a)[:, None] * e
     C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
     C = C - (1 - a)[:, None, None] * e[:, 1:, None] * e[:, None, 1:]
-    C = 4 * (data.w * a)[:, None, None] * C  # 4 times Eq. (1)
+    C = 4 * (w * a)[:, None, None] * C  # 4 times Eq. (1)
     flat = delta.reshape(-1, d)
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
@@ -104,7 +104,7 @@ def hessian(
         J = np.concatenate([g, in_s], -1)
         J = J[:, :1] - J[:, 1:]
         H += J.reshape(-1, len(H)).T @ (C[at] @ J).reshape(-1, len(H))
-    v = data.w * a * (1 - a)
+    v = w * a * (1 - a)
     edge = (2 * W @ (flat * (v[:, None] * e).reshape(-1, 1)).T @ flat).ravel()
     if prior.spread is not None:  # Eq. (5), from log s to z.
         H[pd + raters, pd + raters] -= of.T @ np.sum(r * t, -1)

@@ -48,6 +48,6 @@ def differences(
     w = (learning_rate * np.asarray(weights(triplets))).astype(X.dtype)
     y = np.asarray(triplets.y).astype(int)
     lapse = np.asarray(lapse_rate, X.dtype)
-    rows = [pad_rows(a, size) for a in (delta, y, w)]
+    delta, y, w = (pad_rows(a, size) for a in (delta, y, w))
     rater = None if triplets.rater is None else pad_rows(triplets.rater, size)
-    return Differences(*rows, lapse, rater, z)
+    return Differences(delta, y, w, lapse, rater, z)
