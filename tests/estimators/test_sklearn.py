@@ -129,7 +129,7 @@ OWN = {
     "n_impostors": (101, r"n_impostors .*\[1, 100\]"),
     "prior_mean": ("lda", "prior_mean must be one of 'auto', 'identity', 'pca'"),
     "prior_mean ": (np.eye(3), r"prior_mean must have shape \(4, 4\) and full rank"),
-    "prior_mean  ": (np.ones((4, 4)), r"full rank, got \(4, 4\), rank 1"),
+    "prior_mean  ": (np.ones((4, 4)), r"full rank, got shape \(4, 4\) and rank 1"),
 }
 
 
