@@ -158,7 +158,7 @@ def of_draws(model, draws):
 FAR = np.where(Y == 2, "far", "near")
 REFUSED = [
     (lambda m: HierarchicalLCA().fit(X, Y, groups=SITE[:5]), r"groups .*\(178,\)"),
-    (lambda m: HierarchicalLCA().fit(X, Y, groups=Y), r"groups must .* sizes"),
+    (lambda m: HierarchicalLCA().fit(X, Y, groups=Y), r"groups: .* sizes"),
     (lambda m: HierarchicalLCA().fit(X, Y, groups=FAR), r"\[48\] in group 'far'"),
     (lambda m: m.same_probability(PAIRS, groups=SITE[:5]), r"groups .*\(40,\)"),
     (lambda m: m.same_probability(PAIRS, groups=[0] * 40), r"groups must be text.* 0"),

@@ -63,7 +63,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
     name, which, standardize
 ):
     learner = make(name, standardize=standardize)
-    with pytest.raises(ValueError, match=r"X must .*squares|const"):
+    with pytest.raises(ValueError, match=r"X: .*squares|const"):
         learner.fit(OUT_OF_RANGE[which], Y)
 
 
@@ -71,7 +71,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 @pytest.mark.parametrize("name", ["PairLDA", "LCA", "EigDML", "TwoStageMixture"])
 def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
     pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
-    with pytest.raises(ValueError, match=r"X must .*squares|const"):
+    with pytest.raises(ValueError, match=r"X: .*squares|const"):
         make(name).fit_pairs(pairs * scale, same)
 
 
@@ -85,7 +85,7 @@ def test_a_further_part_out_of_range_is_refused():
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e307])
 def test_scaling_refuses_points_whose_squares_float64_does_not_hold(scale):
-    with pytest.raises(ValueError, match=r"X must .*squares|D must .*fourth"):
+    with pytest.raises(ValueError, match=r"X: .*squares|D: .*fourth"):
         pm.ClassicalMDS().fit(X * scale)
 
 

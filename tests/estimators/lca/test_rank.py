@@ -107,11 +107,15 @@ def test_folds_need_three_of_a_class_and_take_no_more_neighbors_than_there_are()
 def test_pairs_weights_sources_and_other_words_are_refused():
     X, y = classes_in(2, 45, 1)
     pairs = np.stack([X[:20], X[20:40]], 1)
-    with pytest.raises(ValueError, match=r"n_components must .* with pairs, got 'cv'"):
+    with pytest.raises(
+        ValueError, match=r"n_components must .* if the data are pairs, got 'cv'"
+    ):
         pm.LCA("cv").fit_pairs(pairs, np.arange(20) % 2)
-    with pytest.raises(ValueError, match=r"n_components must .* with sample_weight"):
+    with pytest.raises(ValueError, match=r"n_components must .* if sample_weight"):
         pm.LCA("cv").fit(X, y, sample_weight=np.ones(len(y)))
-    with pytest.raises(ValueError, match=r"n_components must .* with a source"):
+    with pytest.raises(
+        ValueError, match=r"n_components must .* if the data are on disk"
+    ):
         pm.LCA("cv").fit(pm.open(X, label=y))
     with pytest.raises(ValueError, match=r"n_components must .*'cv'.*elbow"):
         pm.LCA("elbow").fit(X, y)

@@ -175,7 +175,7 @@ def test_laplace_requires_at_most_as_many_components_as_features(p, quotient, sh
     params = LCAParams(np.eye(p, 2) + 0.1, np.array(0.0))
     prior = LCAPrior(np.eye(p, 2), c=0.3, lam=50.0)
     if shape is None:
-        with pytest.raises(ValueError, match=r"params must .* p = 3 .* d = 2"):
+        with pytest.raises(ValueError, match=r"params: .* p = 3 .* d = 2"):
             laplace(params, stats, prior, quotient=quotient)
     else:
         root = laplace(params, stats, prior, quotient=quotient).root
