@@ -304,7 +304,10 @@ REFUSED = [
         lambda X, s: pm.GDM().fit_sites(X.assign(soil="clay"), s, measure="cover"),
         "factor 'soil' must have at least two levels, got 'clay'",
     ),
-    (lambda X, s: pm.GDM().fit_sites(X, s[::-1], measure="cover"), "in the order of X"),
+    (
+        lambda X, s: pm.GDM().fit_sites(X, s[::-1], measure="cover"),
+        "the same order of sites",
+    ),
 ]
 
 
