@@ -150,7 +150,7 @@ def test_row_numbers_as_pairs_are_refused_with_a_form_that_works():
 
 
 SETTINGS = [
-    ({"n_components": 3}, r"n_components must be 1 to min\(C - 1, d\) = 2"),
+    ({"n_components": 3}, r"n_components must be from 1 to min\(C - 1, d\) = 2"),
 ]
 
 

@@ -54,7 +54,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
     name, which, standardize
 ):
     learner = make(name, standardize=standardize)
-    with pytest.raises(ValueError, match=r"X must .*squares|const"):
+    with pytest.raises(ValueError, match=r"X: .*squares|const"):
         learner.fit(OUT_OF_RANGE[which], Y)
 
 
@@ -62,7 +62,7 @@ def test_a_column_whose_squares_float64_does_not_hold_is_refused(
 @pytest.mark.parametrize("name", ["PairLDA", "LCA", "EigDML", "TwoStageMixture"])
 def test_pairs_whose_squares_float64_does_not_hold_are_refused(name, scale):
     pairs, same = np.stack([X[:15], X[15:]], 1), np.arange(15) % 2
-    with pytest.raises(ValueError, match=r"X must .*squares|const"):
+    with pytest.raises(ValueError, match=r"X: .*squares|const"):
         make(name).fit_pairs(pairs * scale, same)
 
 

@@ -74,7 +74,9 @@ def test_fewer_components_are_the_leading_ones(wine):
 
 @pytest.mark.parametrize("k", [0, 3])
 def test_more_components_than_classes_allow_are_refused(wine, k):
-    with pytest.raises(ValueError, match=r"n_components must be 1 to min\(C - 1, d\)"):
+    with pytest.raises(
+        ValueError, match=r"n_components must be from 1 to min\(C - 1, d\)"
+    ):
         lda.fit(wine, n_components=k)
 
 

@@ -40,7 +40,7 @@ def test_rotations_within_a_null_space_are_refused():
     one = W - np.outer(W[:, 0], W[0]) / W[0, 0]  # Rank 2,
     assert root_across(H, one).shape == (12, 9)
     for rank_one in (np.outer(W[:, 0], W[0]), np.diag([1.0, 0, 0]) @ W):
-        with pytest.raises(ValueError, match=r"params must .* got 2\."):
+        with pytest.raises(ValueError, match=r"params: .* got 2\."):
             root_across(H, rank_one)
 
 

@@ -176,6 +176,8 @@ def test_what_is_no_metric_is_told_where_one_is(wrong, said, tmp_path):
             ask()
     with pytest.raises(ValueError, match=r"metric must be one of .*got Finsler"):
         pm.save_metric(type("Finsler", (), {"pairwise": None})(), tmp_path / "m.npz")
-    with pytest.raises(ValueError, match=r"numbers in metric\.factor"):
+    with pytest.raises(
+        ValueError, match=r"arrays must be numeric, got .* in metric\.factor"
+    ):
         pm.save_metric(Mahalanobis(np.full((1, 2), np.nan)), tmp_path / "m.npz")
     assert not list(tmp_path.iterdir())

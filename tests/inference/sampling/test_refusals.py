@@ -42,7 +42,7 @@ BAD = {
         "options must not contain batch",
     ),
     "subsample": (lambda: sample(subsampled, X), "model must .*'n'.*subsample"),
-    "discrete": (lambda: sample(discrete, X), "model must .*discrete 'k'"),
+    "discrete": (lambda: sample(discrete, X), "model: .*discrete site 'k'"),
     "nothing": (lambda: sample(nothing_observed, X), "model must .*observed"),
     "method": (lambda: sample(subsampled, X, method="gibbs"), "method must .*'gibbs'"),
     "a class": (lambda: sample(subsampled, X, method=NUTS), "method must .*<class"),
