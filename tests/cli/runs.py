@@ -16,6 +16,13 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+def ran(*arguments):
+    """Run a command that must succeed."""
+    done = run(*arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
 def refused(*arguments):
     """Run a command that must exit with 2 and say why in one line; return the line."""
     done = run(*arguments)

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import warnings
 
 import numpy as np
@@ -82,22 +81,6 @@ def test_the_file_holds_the_metric_of_the_estimator(
 
 
 @pytest.mark.long
-def test_settings_are_python_literals_or_words(tmp_path, data):
-    words = [
-        *("--set", "n_components=2", "--set", "standardize=false"),
-        *("--set", "regularization=3.5", "--set", "pairs=all"),
-        *("--set", "prior_mean=identity", "--set", "max_impostors=None"),
-    ]
-    assert fit(data["csv"], tmp_path, *words, model="lca").exit_code == 0
-    given = json.loads((tmp_path / "summary.json").read_text())["arguments"]
-    assert given["n_components"] == "2"
-    assert given["standardize"] == "False"
-    assert given["regularization"] == "3.5"
-    assert given["pairs"] == "'all'"
-    assert given["max_impostors"] == "None"
-
-
-@pytest.mark.long
 def test_groups_are_a_column_and_no_feature(tmp_path):
     path = tmp_path / "g.csv"
     table().to_csv(path, index=False)
@@ -120,31 +103,6 @@ def test_files_that_exist_are_kept_without_force(data, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["metric.npz"]
     assert fit(data["csv"], tmp_path, "--force").exit_code == 0
     pm.load_metric(tmp_path / "metric.npz")
-
-
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        (["fit", "nope"], "model must be one of dca_gm.*got 'nope'"),
-        (["fit", "lda", "--set", "n_components"], "--set must be NAME=VALUE, got"),
-        (["fit", "lda", "--set", "n_components="], "--set must be NAME=VALUE, got"),
-        (["fit", "lda", "--set", "depth=2"], "must be arguments of LDA.*got depth"),
-        (["fit", "lda", "--set", "n_component=2"], "Did you mean n_components\\?"),
-        (
-            ["fit", "lda", "--set", "shrinkage=1", "--set", "shrinkage=2"],
-            "--set must name each .* 'shrinkage' twice",
-        ),
-        (["fit", "lda", "--set", "n_components=99"], "n_components(:| must).*99"),
-        (["fit", "lca", "--set", "pairs=none_such"], "pairs must be one of"),
-        (["fit", "lda", "--label", "species"], "label must be a column.*'species'"),
-        (["fit", "lda", "--groups", "item"], "groups must be a column of data.csv"),
-    ],
-)
-def test_bad_arguments_say_what_was_wanted(arguments, expected, data, tmp_path):
-    out = tmp_path / "out"
-    line = refused(*arguments, "--data", data["csv"], "--out", out)
-    assert re.search(expected, line), line
-    assert not (out / "metric.npz").exists()
 
 
 def test_a_fit_that_did_not_converge_is_kept_and_exits_with_1(data, tmp_path):

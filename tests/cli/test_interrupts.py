@@ -5,11 +5,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from probmetric import load_metric
-from probmetric.inference.sampling.checkpoint import plan_blocks, run_blocks
 from tests.cli.runs import no_debris, write_data
 
 HEAD = """
@@ -57,15 +55,6 @@ def test_an_interrupt_outside_a_command_ends_with_130():
     assert done.stderr == "probmetric: interrupted\n"
 
 
-def test_an_interrupt_ends_a_command_whose_pipe_has_no_reader():
-    code = "import os\nfrom probmetric.interrupts import run_command\n"
-    code += "reader, writer = os.pipe()\nos.close(reader)\n"
-    code += "sys.stdout = open(writer, 'w')\nprint('text')\n"
-    code += "run_command(lambda: signal.raise_signal(signal.SIGINT))"
-    done = python(code)
-    assert (done.returncode, done.stderr) == (130, "probmetric: interrupted\n")
-
-
 def test_an_interrupt_ends_code_that_python_cannot_interrupt():
     # A mutex that is locked twice: as XLA, it waits without Python's lock.
     code = """
@@ -82,17 +71,6 @@ interrupts.run_command(command)
     done = python(code)
     assert done.returncode == 130, done.stderr
     assert done.stderr == "probmetric: interrupted\n"
-
-
-def test_sampling_passes_a_keyboard_interrupt_on(tmp_path):
-    def advance(state, n, index):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_blocks(
-            advance, np.zeros(1), plan_blocks(0, 2, 1), folder=tmp_path, label=""
-        )
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

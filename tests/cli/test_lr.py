@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal as normal
 import probmetric as pm
 from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
-from tests.cli.runs import refused, run
+from tests.cli.runs import ran, refused
 
 W, B, MEAN = np.diag([0.5, 1.0]), np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([1, 0])
 CALIBRATION = Calibration(0.2, 0.8, 0.5, bound=np.log(41))
@@ -45,7 +45,7 @@ def log_density(rows):
 def test_every_pair_of_items_has_its_calibrated_ratio_and_posterior(files):
     out = files / "lr.csv"
     more = "--by", "item", "--prior-odds", "1/319", "--out", out
-    assert run(*words(files), *more).exit_code == 0
+    ran(*words(files), *more)
     found = pd.read_csv(out)
     assert found["questioned"].tolist() == ["q1", "q1", "q2", "q2"]
     assert found["known"].tolist() == ["far", "k"] * 2
@@ -76,8 +76,7 @@ def test_a_side_without_measurements_is_refused_by_its_option(files, known, said
 
 
 def test_without_items_each_row_is_one_and_its_ratio_that_of_pairs(files):
-    done = run(*words(files), "--drop", "item")
-    assert done.exit_code == 0, done.output
+    done = ran(*words(files), "--drop", "item")
     found = pd.read_csv(io.StringIO(done.stdout))
     assert "posterior" not in found
     metric = pm.load_metric(files / "metric.npz")

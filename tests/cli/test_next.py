@@ -10,7 +10,7 @@ import pytest
 import probmetric as pm
 from probmetric.cli.next import unasked
 from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
-from tests.cli.runs import no_debris, refused, run
+from tests.cli.runs import no_debris, ran, refused, run
 
 SITES = ["rain", "pH"]
 
@@ -60,8 +60,7 @@ def test_the_questions_are_those_of_python(world, tmp_path, criterion, n, seed):
     out = tmp_path / "new.csv"
     words = "--candidates", folder / "asked.csv", "--answers", folder / "known.csv"
     more = "--n", n, "--criterion", criterion, "--seed", seed, "--out", out
-    done = run("next", *given(folder), *words, *more)
-    assert done.exit_code == 0, done.output
+    done = ran("next", *given(folder), *words, *more)
     found = pd.read_csv(out)
     assert [*found.columns] == ["i", "j", "y"]
     assert found.y.isna().all()
@@ -93,8 +92,7 @@ def test_pairs_are_drawn_by_a_seed_where_none_are_given(world, tmp_path):
     assert len({frozenset(pair) for pair in found[["i", "j"]].to_numpy()}) == 5
     # All pairs, where there are no more than are asked for, and none of those known.
     known = "--answers", folder / "known.csv", "--max-draws", 20
-    done = run("next", *given(folder), *known, "-n", 150)
-    assert done.exit_code == 0, done.output
+    done = ran("next", *given(folder), *known, "-n", 150)
     rows = pd.read_csv(io.StringIO(done.stdout))[["i", "j"]].to_numpy()
     known = pd.read_csv(folder / "known.csv")[["i", "j"]].to_numpy()
     asked, old = ({frozenset(pair) for pair in part} for part in (rows, known))
@@ -107,7 +105,7 @@ def test_next_filled_in_is_learned_from(world, tmp_path):
     folder, X, _ = world
     out = tmp_path / "new.csv"
     known = "--answers", folder / "known.csv"
-    assert run("next", *given(folder), *known, "--out", out).exit_code == 0
+    ran("next", *given(folder), *known, "--out", out)
     # Not yet answered, they are no answers.
     sites = "--data", folder / "sites.csv"
     words = *sites, "--answers", out, "--out", tmp_path / "run"
@@ -125,8 +123,7 @@ def test_next_filled_in_is_learned_from(world, tmp_path):
     assert said["data"]["answers"]["n"] == 50
     # And so on.
     draws = "--draws", tmp_path / "run" / "draws.nc"
-    done = run("next", *sites, *draws, "--answers", out, "-n", 3)
-    assert done.exit_code == 0, done.output
+    done = ran("next", *sites, *draws, "--answers", out, "-n", 3)
     assert len(done.stdout.splitlines()) == 4
 
 
@@ -139,11 +136,9 @@ def test_text_of_another_form_is_written_in_that_form(world, tmp_path):
     out = "--out", tmp_path / "new.csv"
     draws = "--draws", folder / "draws" / "draws.nc"
     points = "--data", tmp_path / "sites.csv"
-    done = run("next", *points, *draws, *words, *out)
-    assert done.exit_code == 0, done.output
+    ran("next", *points, *draws, *words, *out)
     # Read with the same options it is a table of what not to ask.
-    again = run("next", *points, *draws, *words, "--answers", out[1])
-    assert again.exit_code == 0, again.output
+    again = ran("next", *points, *draws, *words, "--answers", out[1])
     old = pd.read_csv(out[1], sep=";", encoding="utf-16")
     new = pd.read_csv(io.StringIO(again.stdout), sep=";")
     assert not len(old.merge(new, on=["i", "j"]))

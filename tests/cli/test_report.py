@@ -55,6 +55,7 @@ def test_a_fit_to_judged_pairs(world, tmp_path):  # noqa: F811
     assert_expected(text, "cli/fit_pairs.txt", OUT=tmp_path, WORLD=world)
 
 
+@pytest.mark.long
 def test_draws_that_warn(world, tmp_path, monkeypatch):  # noqa: F811
     """Fixed draws of a fit with a warning: exit code 1, and the note is kept."""
     learned = Learned(2.0, ["the fit warned"], True)

@@ -14,9 +14,8 @@ import pytest
 from probmetric import LCA, TwoStageMixture
 from probmetric.cli import sample as cli_sample
 from probmetric.datasets import loading as datasets
-from probmetric.inference.sampling.diagnostics import diagnose
 from probmetric.report.sample import _chains
-from probmetric.storage.draws_file import load_draws, posterior_of, save_draws
+from probmetric.storage.draws_file import load_draws, posterior_of
 from tests.cli.runs import NAMES, refused, run, table, write_data
 
 pytestmark = pytest.mark.filterwarnings("always")
@@ -70,14 +69,6 @@ def test_the_draws_are_those_of_the_estimator_and_arviz_reads_them(data, laplace
 
 
 @pytest.mark.long
-def test_the_report_shows_the_metric_and_a_neighborhood(laplace):
-    page = (laplace / "report.html").read_text()
-    for text in ("The metric, with its uncertainty", "Neighbors, with their"):
-        assert text in page
-    said = json.loads((laplace / "summary.json").read_text())
-    assert (said["method"], said["chains"], said["draws"]) == ("laplace", 1, 40)
-
-
 def test_draws_stand_for_the_metrics_of_the_estimator(data, laplace):
     loaded = datasets.load(data)
     posterior = posterior_of(load_draws(laplace / "draws.nc"))
@@ -177,27 +168,6 @@ def test_nuts_with_a_checkpoint_resumes_to_the_same_draws(unwritten, data, tmp_p
     assert block.name in done.stderr
 
 
-def test_draws_cut_anywhere_are_refused(laplace, tmp_path):
-    whole = (laplace / "draws.nc").read_bytes()
-    path = tmp_path / "draws.nc"
-    for share in (0.0, 0.01, 0.3, 0.9, 1 - 1 / len(whole)):
-        path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(ValueError, match="readable NetCDF file"):
-            load_draws(path)
-    with pytest.raises(ValueError, match="a file that exists"):
-        load_draws(tmp_path / "none.nc")
-
-
-def test_draws_of_no_metric_are_refused(tmp_path):
-    tree = az.from_dict({"posterior": {"theta": np.zeros((1, 5))}})
-    save_draws(tree, tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match=r"draws must contain a matrix M.*theta"):
-        posterior_of(load_draws(tmp_path / "draws.nc"))
-    save_draws(az.from_dict({"prior": {"M": np.zeros((1, 5))}}), tmp_path / "draws.nc")
-    with pytest.raises(ValueError, match="must contain a group 'posterior'"):
-        load_draws(tmp_path / "draws.nc")
-
-
 @pytest.mark.parametrize(
     ("method", "chains", "pictures"),
     [("nuts", 2, 2), ("nuts", 1, 0), ("laplace", 2, 0)],
@@ -209,44 +179,6 @@ def test_chains_of_nuts_are_shown_where_there_are_several(method, chains, pictur
     shown = _chains(tree, {"method": method, "chains": chains})
     assert len(shown) == pictures
     assert all("R-hat" in one.caption for one in shown[:1])
-
-
-@pytest.mark.long
-def test_a_page_of_doubtful_draws_says_so_once_and_first(laplace, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(laplace, copy)
-    assert "not reliable" not in (copy / "report.html").read_text()
-    assert "problems found" in (copy / "report.html").read_text()  # 0 of them.
-    tree = load_draws(copy / "draws.nc")
-    tree.attrs["khat"] = 0.9
-    save_draws(tree, copy / "draws.nc")
-    said = json.loads((copy / "summary.json").read_text())
-    said["notes"] = [str(found) for found in diagnose(tree)] + ["another note"]
-    (copy / "summary.json").write_text(json.dumps(said))
-    assert run("report", copy).exit_code == 0
-    page = (copy / "report.html").read_text()
-    headline, rest = page.split("The draws are not reliable yet: k-hat")
-    assert 'class="verdict inconclusive"' in headline
-    assert rest.count("k-hat 0.9, not below 0.7") == 1
-    assert "another note" in rest
-    assert "problem found in the draws" in page
-
-
-@pytest.mark.long
-def test_warnings_of_the_sampler_are_notes_and_exit_code_1(data, tmp_path, monkeypatch):
-    from probmetric.inference.sampling.warnings import SamplingWarning
-
-    real = LCA.sample
-
-    def warned(*arguments, **options):
-        warnings.warn("3 of 40 draws diverged", SamplingWarning, stacklevel=2)
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(LCA, "sample", warned)
-    done = sample(data, tmp_path)
-    assert done.exit_code == 1
-    assert "note: 3 of 40 draws diverged" in done.stderr
-    assert "3 of 40 draws diverged" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.long

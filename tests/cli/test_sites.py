@@ -1,7 +1,6 @@
 """Tables of sites and species: fit, sample, evaluate, report, and refusals."""
 
 import json
-import re
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,8 @@ from scipy.stats import binom
 
 import probmetric as pm
 from probmetric.data import site_pairs
-from tests.cli.runs import assert_same_metric, refused, run
+from tests.cli.runs import assert_same_metric, ran, refused
+from tests.expected import assert_expected
 
 
 def survey():
@@ -57,9 +57,7 @@ PLACES = "--coordinates", "lon,lat"
 @pytest.mark.parametrize(
     "file, measure",
     [
-        ("wide.csv", "counts"),
         ("long.csv", "counts"),
-        ("presence.csv", "counts"),
         ("seen.csv", "counts"),
         ("wide.csv", "presence"),
         ("cover.csv", "cover"),
@@ -68,8 +66,7 @@ PLACES = "--coordinates", "lon,lat"
 def test_wide_and_long_tables_give_the_fit_of_python(tables, tmp_path, file, measure):
     out = tmp_path / "fit"
     asked = *sites(tables, file), *PLACES, "--measure", measure
-    done = run("fit", "gdm", *asked, "--out", out)
-    assert done.exit_code == 0, done.output
+    ran("fit", "gdm", *asked, "--out", out)
     X, species = survey()
     species = species > 0 if file in ("presence.csv", "seen.csv") else species
     model = pm.GDM(coordinates=("lon", "lat"))
@@ -87,8 +84,7 @@ def test_wide_and_long_tables_give_the_fit_of_python(tables, tmp_path, file, mea
 
 def test_the_jackknife_writes_curves_with_limits(tables, tmp_path):
     out = tmp_path / "limits"
-    done = run("sample", "gdm", *sites(tables), *PLACES, "--out", out)
-    assert done.exit_code == 0, done.output
+    done = ran("sample", "gdm", *sites(tables), *PLACES, "--out", out)
     assert "Sampling by jackknife ...\n" in done.stdout  # It has no draws.
     assert not (out / "draws.nc").exists()
     model = pm.GDM(coordinates=("lon", "lat")).fit_sites(*survey())
@@ -102,26 +98,14 @@ def test_the_jackknife_writes_curves_with_limits(tables, tmp_path):
     np.testing.assert_allclose(effects, model.effects(made))
     page = (out / "report.html").read_text()
     assert "pointwise 90% limits" in page
-    assert run("report", out).exit_code == 0
+    ran("report", out)
     assert (out / "report.html").read_text() == page
-
-
-@pytest.mark.long
-def test_draws_have_curves_too(tables, tmp_path):
-    out = tmp_path / "draws"
-    size = "--method", "bootstrap", "--draws", 20
-    done = run("sample", "gdm", *sites(tables), *size, "--out", out)
-    assert done.exit_code == 0, done.output
-    assert (out / "draws.nc").exists()
-    assert pd.read_csv(out / "curves.csv")["upper"].notna().all()
-    assert "pointwise 90% limits" in (out / "report.html").read_text()
 
 
 def test_folds_are_of_sites(tables, tmp_path):
     out = tmp_path / "judged"
     asked = *sites(tables), "--drop", "soil", "--folds", 3, "--out", out
-    done = run("evaluate", "--model", "gdm", *asked)
-    assert done.exit_code == 0, done.output
+    ran("evaluate", "--model", "gdm", *asked)
     found = pd.read_csv(out / "predictions.csv")
     own = found[found["method"] == "gdm"]
     X, species = survey()
@@ -166,14 +150,12 @@ def test_folds_are_of_sites(tables, tmp_path):
 
 
 def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
-    fit = run("fit", "gdm", *sites(tables), "--permutations", 3, "--out", tmp_path)
-    assert fit.exit_code == 0, fit.output
+    fit = ran("fit", "gdm", *sites(tables), "--permutations", 3, "--out", tmp_path)
     assert "use --coordinates LON,LAT" in fit.stderr
     results = json.loads((tmp_path / "summary.json").read_text())["gdm"]
     assert set(results["importance"]) == {"rain", "lon", "lat", "soil"}
     metric = "--metric", tmp_path / "metric.npz"
-    done = run("evaluate", *metric, *sites(tables))
-    assert done.exit_code == 0, done.output
+    done = ran("evaluate", *metric, *sites(tables))
     # Deviances are relative to the same constant.
     assert f"{results['deviance_explained']:.4f}" in done.stdout
     assert "was learned from the same points" in done.stderr
@@ -194,22 +176,10 @@ def edited(tables, tmp_path, name, edit):
 
 
 WRONG = [
-    ("env.csv", lambda t: t[1:], "--sites must contain every site .*'p00'"),
-    (
-        "wide.csv",
-        lambda t: t[2:],
-        "--species must contain every site.*'p22' and 1",
-    ),
-    (
-        "env.csv",
-        lambda t: t.rename(columns={"plot": "site"}),
-        "--id must be a column of",
-    ),
-    (
-        "env.csv",
-        lambda t: t.assign(rain=t["rain"].mask(t["plot"] == "p03")),
-        "--sites must have a number in every cell, got nan in column 'rain' at",
-    ),
+    ("env.csv", lambda t: t[1:]),
+    ("wide.csv", lambda t: t[2:]),
+    ("env.csv", lambda t: t.rename(columns={"plot": "site"})),
+    ("env.csv", lambda t: t.assign(rain=t["rain"].mask(t["plot"] == "p03"))),
     (
         "env.csv",
         lambda t: t.assign(
@@ -218,42 +188,23 @@ WRONG = [
             .replace("1.0", "?")
             .where(t["plot"] != "p03", "wet")
         ),
-        "numeric or categorical, got 'wet' in column 'rain', beside",
     ),
-    ("env.csv", lambda t: t.assign(soil=t["plot"] + "x"), "different at most sites"),
-    (
-        "env.csv",
-        lambda t: pd.concat([t, t[:1].assign(rain=9)]),
-        "each site once, got 'p00' more than once with different covariates",
-    ),
-    ("wide.csv", lambda t: pd.concat([t, t[:1]]), "'p23' more than once"),
-    (
-        "wide.csv",
-        lambda t: t.assign(sp1=-t["sp1"] - 1),
-        "at least 0, got -.* for species 'sp1' at site 'p00'",
-    ),
-    (
-        "wide.csv",
-        lambda t: t.assign(sp1="+"),
-        r"got '\+' in column 'sp1'. A long table",
-    ),
-    (
-        "wide.csv",
-        lambda t: t.assign(sp1=t["sp1"] + 0.5),
-        "^probmetric: --species must be whole numbers .*--measure cover.*round to",
-    ),
-    ("long.csv", lambda t: t.assign(count=-t["count"]), "0, got -.* for species 'sp"),
+    ("env.csv", lambda t: t.assign(soil=t["plot"] + "x")),
+    ("env.csv", lambda t: pd.concat([t, t[:1].assign(rain=9)])),
+    ("wide.csv", lambda t: pd.concat([t, t[:1]])),
+    ("wide.csv", lambda t: t.assign(sp1=-t["sp1"] - 1)),
+    ("wide.csv", lambda t: t.assign(sp1="+")),
+    ("wide.csv", lambda t: t.assign(sp1=t["sp1"] + 0.5)),
+    ("long.csv", lambda t: t.assign(count=-t["count"])),
 ]
 
 
-@pytest.mark.parametrize("name, edit, message", WRONG)
-def test_wrong_tables_are_refused_in_one_sentence(
-    tables, tmp_path, name, edit, message
-):
-    path = edited(tables, tmp_path, name, edit)
-    files = {"--sites": tables / "env.csv", "--species": tables / "wide.csv"}
-    files["--sites" if name == "env.csv" else "--species"] = path
-    words = [word for pair in files.items() for word in pair]
-    line = refused("fit", "gdm", *words, "--out", tmp_path / "out")
-
-    assert re.search(message, line), line
+def test_wrong_tables_are_refused_in_one_sentence(tables, tmp_path):
+    lines = []
+    for name, edit in WRONG:
+        path = edited(tables, tmp_path, name, edit)
+        files = {"--sites": tables / "env.csv", "--species": tables / "wide.csv"}
+        files["--sites" if name == "env.csv" else "--species"] = path
+        words = [word for pair in files.items() for word in pair]
+        lines.append(refused("fit", "gdm", *words, "--out", tmp_path / "out"))
+    assert_expected("\n".join(lines), "cli/sites.txt", FOLDER=tmp_path, TABLES=tables)

@@ -3,10 +3,13 @@
 Read against the tables of ``tests.report.test_validate``.
 """
 
+import warnings
+
 import pytest
 
 from probmetric.checks.validation import Validation
 from probmetric.cli import validate as cli_validate
+from probmetric.inference.sampling.warnings import SamplingWarning
 from tests.cli.world import said, written
 from tests.expected import assert_expected
 from tests.report.test_validate import claims, verdict
@@ -63,3 +66,17 @@ def test_a_model_against_its_data(judged, tmp_path, monkeypatch):
     monkeypatch.setattr(cli_validate, "validate", agree)
     said(*words, code=0)
     said(*words, "--strict", code=1)
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_warning_is_a_note_for_readers(judged, monkeypatch):
+    found = cli_validate.validate
+
+    def warned(*arguments, **options):
+        warnings.warn("R-hat above 1.01 for b", SamplingWarning, stacklevel=2)
+        return found(*arguments, **options)
+
+    monkeypatch.setattr(cli_validate, "validate", warned)
+    text = said("validate", "lda", code=1)
+    assert "note: R-hat above 1.01 for b" in text
+    assert ".py" not in text

@@ -74,12 +74,6 @@ def assert_figure(figure, name):
     assert_expected("\n".join(lines), f"plots/{name}.txt")
 
 
-@pytest.fixture(autouse=True)
-def let_go():
-    yield
-    plt.close("all")
-
-
 def draws_of(names=True, constant=True):
     """Two chains of three draws of M and b in two features."""
     W = np.array([[[1.0, 0.3], [0.2, 0.5]], [[1.4, 0.1], [0.3, 0.8]],

@@ -1,27 +1,31 @@
 """Every figure can be read where a page shows it 500 pixels wide."""
 
 import itertools
+import re
+import sys
+from functools import cache
+from inspect import signature
+from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.text import Text
 
 from probmetric import plots
-from probmetric.checks import ModelVerdict, compare, uniformity
-from probmetric.checks.criticism import Finding, Part
+from probmetric.checks import compare, uniformity
 from probmetric.checks.uniformity import Ranks
-from probmetric.data import Pairs
 from probmetric.datasets import load
-from probmetric.metric import Mahalanobis, SplineCityBlock
+from probmetric.metric import Mahalanobis
 from probmetric.plots.checks import agreement
 from probmetric.plots.draws import rank, trace
-from probmetric.posterior import PosteriorMetric, curves
+
+sys.path.append(str(Path(__file__).parents[2] / "tools"))
+import gallery
 
 PAGE, SMALLEST = 500, 6.0
 """Width of a figure on a page, and the least size of its letters, in pixels."""
@@ -77,53 +81,10 @@ def unreadable(figure):
     return said
 
 
-def wishart(names, points):
-    d = len(names)
-    W = np.linalg.qr(RNG.normal(size=(d, d)))[0] * np.geomspace(2, 0.05, d)[:, None]
-    A = (W + 0.15 * RNG.normal(size=(2, 60, d, d))) / points.std(0)
-    dims = ("chain", "draw", "feature", "feature_bis")
-    M = np.einsum("...pi,...pj->...ij", A, A)
-    posterior = xr.Dataset(
-        {"M": (dims, M), "b": (dims[:2], RNG.gamma(50, 0.01, (2, 60)))},
-        {"chain": [0, 1], "draw": range(60), "feature": names, "feature_bis": names},
-    )
-    data = xr.Dataset({"X": (("point", "feature"), points)})
-    return xr.DataTree.from_dict({"posterior": posterior, "constant_data": data})
-
-
-def draws():
-    return wishart(list(WINE.feature_names), X)
-
-
-def thirty():
-    data = load("breast_cancer")
-    return wishart(list(data.feature_names), data.X)
-
-
 def compared(side):
     sampled = RNG.normal(size=(4, 500, side, side))
     given = xr.Dataset({"M": (("chain", "draw", "i", "j"), sampled)})
     return compare({"M": np.where(np.eye(side) > 0, 0.3, 0)}, given)
-
-
-def pairs():
-    i, j = RNG.integers(len(X), size=(2, 400))
-    i, j = i[i != j], j[i != j]
-    return Pairs(X, i, j, (y[i] == y[j]).astype(int))
-
-
-def verdict():
-    at = np.linspace(0.05, 0.95, 10)
-    share = np.exp(-2 * at)
-    bins = pd.DataFrame(
-        {"at": at, "observed": share, "expected": share, "low": share * 0.8,
-         "high": share * 1.1, "pairs": 40}
-    )  # fmt: skip
-    found = [
-        Finding(part, 1.0, 0.4, 0.1, 1.0, "", "", bins)
-        for part in ("predictive", "calibration")
-    ]
-    return ModelVerdict("lca", tuple(Part(one, 0.4, "adequate") for one in found))
 
 
 def calibration_of(names):
@@ -133,78 +94,60 @@ def calibration_of(names):
     return SimpleNamespace(ranks=ranks, table=table, model="m", verdict="disagree")
 
 
-def wine_curves():
-    """Curves of all features of wine, with limits."""
-    knots, rises = np.quantile(X, [0, 0.5, 1], axis=0).T, RNG.uniform(size=(20, D, 3))
-    draws = [SplineCityBlock(knots, rise) for rise in rises]
-    return curves(draws[0], PosteriorMetric(draws, "intervals", pairs_independent=True))
+@cache
+def of_data(name):
+    """Return what the examples of the gallery show, made from a data set."""
+    return gallery.made(load(name))
 
 
-def posterior():
-    metrics = [Mahalanobis(np.diag(s / SD)) for s in RNG.uniform(0.7, 1.3, (20, D))]
-    return PosteriorMetric(metrics, "prediction")
-
-
-P = RNG.random(300)
-NAMES = {"feature_names": WINE.feature_names, "target_names": WINE.target_names}
-METRIC = Mahalanobis(np.diag(1 / SD))
+NAMED = [name for name in gallery.EXAMPLES if name != "objects"]
 FIGURES = {
+    f"{name}, {data}": lambda n=name, d=data: gallery.run(
+        gallery.EXAMPLES[n], of_data(d)
+    )
+    for data, names in (("wine", NAMED), ("breast_cancer", ["metric"]))
+    for name in names
+} | {
     "agreement": lambda: agreement(compared(6)),
     "agreement, many": lambda: agreement(compared(13)),
-    "before_after": lambda: plots.before_after(
-        METRIC, X, y, target_names=WINE.target_names
+    "det, many": lambda: plots.det(
+        np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700
     ),
-    "calibration": lambda: plots.calibration(P > 0.5, {"a": P, "b": P**2}, band=0.9),
-    "curves": lambda: plots.curves(wine_curves(), WINE.feature_names),
-    "det": lambda: plots.det({"learned": P, "flat": P**2}, P > 0.6),
-    "likelihood_ratios": lambda: plots.likelihood_ratios(5 * (P - 0.5), P**2 > 0.4),
+    "metric, one": lambda: plots.metric(Mahalanobis(np.diag(1 / SD))),
     "objects": lambda: plots.objects(
         Mahalanobis(np.array([[0, 1, 3, 4.0, 2], [0, 2, 1, 3, 4]])),
         names=WINE.feature_names[:5],
     ),
-    "typicality": lambda: plots.typicality(P, P > 0.6),
-    "det, many": lambda: plots.det(
-        np.arange(40_000.0) % 39_989, np.arange(40_000) > 39_700
-    ),
-    "eigenvalues": lambda: plots.eigenvalues(draws(), reference=np.diag(1 / SD**2)),
-    "embedding": lambda: plots.embedding(
-        METRIC, X, y, links=3, target_names=WINE.target_names
-    ),
-    "importance": lambda: plots.importance(METRIC, WINE.frame),
-    "local_ellipses": lambda: plots.local_ellipses(
-        METRIC, X, y, features=(0, 12), **NAMES
-    ),
-    "metric": lambda: plots.metric(draws()),
-    "metric, 30 features": lambda: plots.metric(thirty()),
-    "model_check": lambda: plots.model_check(verdict()),
-    "neighbor_probabilities": lambda: plots.neighbor_probabilities(
-        posterior(), X[0], X[1:], 5, y=y[1:], target_names=WINE.target_names
-    ),
-    "predictive_check": lambda: plots.predictive_check(draws(), pairs()),
-    "rank": lambda: rank(draws()),
-    "sbc": lambda: plots.sbc(calibration_of("abcde")),
+    "rank": lambda: rank(of_data("wine")["draws"]),
+    "sbc, disagree": lambda: plots.sbc(calibration_of("abcde")),
     "sbc, many": lambda: plots.sbc(calibration_of(map(str, range(30)))),
-    "trace": lambda: trace(draws()),
-    "matrix": lambda: plots.matrix(METRIC, X, feature_names=WINE.feature_names),
-    "metric, one": lambda: plots.metric(METRIC),
-    "pair_histogram": lambda: plots.pair_histogram(METRIC, X, y),
+    "trace": lambda: trace(of_data("wine")["draws"]),
 }
 
 
-@pytest.fixture(autouse=True)
-def let_go():
-    yield
-    plt.close("all")
+SEVERAL = {"metric": 2, "matrix": 2, "before_after": 2}
+SEVERAL |= {"likelihood_ratios": 3, "curves": 4}
+"""Axes of figures that have several, for data of four features."""
+
+
+ACCEPTED = {n: {*signature(getattr(plots, n)).parameters} for n in gallery.EXAMPLES}
+
+
+@pytest.mark.parametrize("name", [n for n in ACCEPTED if {"ax", "axes"} & ACCEPTED[n]])
+def test_a_figure_is_drawn_on_the_axes_that_it_is_given(name):
+    number = SEVERAL.get(name, 1)
+    mine = plt.figure(figsize=(9, 4), layout="constrained")
+    axes = mine.subplots(1, number, squeeze=False)[0]
+    given = {"axes": axes} if "axes" in ACCEPTED[name] else {"ax": axes[0]}
+    code = re.sub(r",?\s*\)$", ", **given)", gallery.EXAMPLES[name].strip())
+    assert gallery.run(code, of_data("iris") | {"given": given}) is mine
+    assert all(axis.has_data() for axis in axes)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_readable_on_a_page(name):
     assert not unreadable(FIGURES[name]())
-
-
-def test_every_public_figure_is_looked_at():
-    assert {name.split(",")[0] for name in FIGURES} >= {*plots.__all__}
 
 
 def test_what_cannot_be_read_would_be_named():
