@@ -246,7 +246,7 @@ def test_maps_are_transformed_and_missing_cells_stay_missing(fitted):
     assert found.attrs == {"crs": "known"}
     assert found["rain"].coords["x"][1] == 10.0
     with pytest.raises(
-        ValueError, match=r"variables rain, soil, noise, got none .*'soil'"
+        ValueError, match=r"variables rain, soil, noise, got no variable 'soil'"
     ):
         fitted.transform(maps.drop_vars("soil"))
 
