@@ -99,7 +99,7 @@ LCA = {
     "inference.lca.latent.pair_posterior": lambda f, g: f(
         *g.same, g.y[:12], g.M, np.array(0.5)
     ),
-    "inference.lca.recipe.fit_labeled": lambda f, g: f(g.X, g.y, RECIPE, 1.0),
+    "inference.lca.recipe.fit_labeled": lambda f, g: f(g.labeled, RECIPE, 1.0),
     "inference.lca.statistics.prepare": lambda f, g: f(g.pairs),
 }
 
