@@ -81,7 +81,7 @@ LCA = {
     "lca.likelihood.log_joint": lambda f, g: f(g.lca.params, g.lca.stats, g.lca.prior),
     "lca.draws.log_likelihood": lambda f, g: f(g.S[:, None], g.c[:, None], g.few, 0.5),
     "lca.latent.pair_posterior": lambda f, g: f(*g.same, g.y[:12], g.M, np.array(0.5)),
-    "lca.recipe.fit_labeled": lambda f, g: f(g.X, g.y, RECIPE, 1.0),
+    "lca.recipe.fit_labeled": lambda f, g: f(g.labeled, RECIPE, 1.0),
     "lca.statistics.prepare": lambda f, g: f(g.pairs),
 }
 

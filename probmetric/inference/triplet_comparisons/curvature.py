@@ -67,7 +67,7 @@ def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eqs. 2, 4, 5), in blocks."""
-    W, w = np.asarray(params.W), np.asarray(data.w)
+    W, w, lapse = (np.asarray(v) for v in (params.W, data.w, data.lapse))
     with jax.enable_x64(W.dtype == np.float64):
         delta = np.asarray(data.sharpened(prior))
     d, pd, mapped = delta.shape[-1], W.size, delta @ W.T
@@ -76,8 +76,8 @@ def hessian(
     p = np.exp(log_p)
     n, n_alternatives = p.shape
     with np.errstate(divide="ignore"):  # Without lapses, log 0.
-        log_lapse = np.log(data.lapse / n_alternatives)
-    a = expit(log_p[np.arange(n), data.y] + np.log1p(-data.lapse) - log_lapse)
+        log_lapse = np.log(lapse / n_alternatives)
+    a = expit(log_p[np.arange(n), data.y] + np.log1p(-lapse) - log_lapse)
     e = p - np.eye(n_alternatives)[data.y]
     r = (w * a)[:, None] * e
     C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
