@@ -127,7 +127,7 @@ class TripletPrior(NamedTuple):
         self, sharpness: Float[Array, "R"] | None
     ) -> Float[np.ndarray, "m"] | None:
         """Return z of Eq. (7) for s, or None if raters do not differ."""
-        if sharpness is None:
+        if sharpness is None or self.spread is None:
             return None
         return contrasts(len(sharpness)).T @ (np.log(sharpness) / self.spread)
 
