@@ -24,7 +24,7 @@ ORDER = (
 
 @pytest.fixture(scope="module")
 def learner():
-    return pm.LDA().fit(FRAME, y)
+    return pm.LDA(prior_strength=1.0).fit(FRAME, y)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_fit_without_names_forgets_those_of_the_last():
         lambda learner: learner.fit(X, y),
         lambda learner: learner.fit_pairs(pairs, same),
     ):
-        learner = pm.PairLDA().fit(frame, y)
+        learner = pm.PairLDA(prior_strength=1.0).fit(frame, y)
         assert not again(learner).transform(frame[[0, 1, 2, 3]])[0].shape[1:]
         assert not hasattr(learner.get_metric(), "feature_names_in_")
 
@@ -149,7 +149,7 @@ def test_what_to_do_is_right(metric):
 
 def test_without_names_places_count(metric):
     """A metric of arrays takes frames by place, as does one that was remade."""
-    of_arrays = pm.LDA().fit(X, y).get_metric()
+    of_arrays = pm.LDA(prior_strength=1.0).fit(X, y).get_metric()
     remade = replace(metric, link=None)
     for unnamed in (of_arrays, remade):
         assert not hasattr(unnamed, "feature_names_in_")
