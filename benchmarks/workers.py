@@ -94,7 +94,7 @@ def page(found):
         "process, fresh processes, no compiled programs kept. The start of a worker",
         "takes about 5 CPU seconds. CPU seconds are those of all processes. With a",
         "load above 2 on these two cores other work ran: wall seconds mean nothing,",
-        "and CPU seconds are too high.",
+        "and CPU seconds are too high. Missing rows are not measured yet.",
         "",
         "| rows | command | workers | CPU s | wall s | MB, main | MB, worker | load |",
         "|---|---|---|---|---|---|---|---|",
