@@ -72,17 +72,18 @@ def hessian(
         delta = np.asarray(data.sharpened(prior))
     d, pd, mapped = delta.shape[-1], W.size, delta @ W.T
     t = np.sum(mapped**2, -1)
-    log_p = log_softmax(-t, -1)
+    log_p = np.asarray(log_softmax(-t, -1))
     p = np.exp(log_p)
     n, n_alternatives = p.shape
     with np.errstate(divide="ignore"):  # Without lapses, log 0.
         log_lapse = np.log(lapse / n_alternatives)
-    a = expit(log_p[np.arange(n), data.y] + np.log1p(-lapse) - log_lapse)
+    log_odds = log_p[np.arange(n), data.y] + np.log1p(-lapse) - log_lapse
+    a = np.asarray(expit(log_odds))
     e = p - np.eye(n_alternatives)[data.y]
     r = (w * a)[:, None] * e
     C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
     C = C - (1 - a)[:, None, None] * e[:, 1:, None] * e[:, None, 1:]
-    C = 4 * (w * a)[:, None, None] * C  # 4 times Eq. (1)
+    C = np.asarray(4 * (w * a)[:, None, None] * C)  # 4 times Eq. (1)
     flat = delta.reshape(-1, d)
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
@@ -115,8 +116,8 @@ def hessian(
         H = (T.T @ H @ T + of_prior).astype(H.dtype)
     if prior.lapse is None:
         return H
-    total = np.sum(data.w) + sum(prior.lapse)
-    alone = data.lapse * (1 - data.lapse) * total - np.sum(v)  # Eq. (4)
+    total = np.sum(w) + sum(prior.lapse)
+    alone = lapse * (1 - lapse) * total - np.sum(v)  # Eq. (4)
     return np.block([[H, edge[:, None]], [edge[None], alone]])
 
 
