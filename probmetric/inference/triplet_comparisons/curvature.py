@@ -67,23 +67,22 @@ def hessian(
     params: TripletParams, data: Differences, prior: TripletPrior
 ) -> Float[np.ndarray, "q q"]:
     """Compute minus the Hessian of the log joint density (Eqs. 2, 4, 5), in blocks."""
-    W, w, lapse = (np.asarray(v) for v in (params.W, data.w, data.lapse))
+    W = np.asarray(params.W)
     with jax.enable_x64(W.dtype == np.float64):
         delta = np.asarray(data.sharpened(prior))
     d, pd, mapped = delta.shape[-1], W.size, delta @ W.T
     t = np.sum(mapped**2, -1)
-    log_p = np.asarray(log_softmax(-t, -1))
+    log_p = log_softmax(-t, -1)
     p = np.exp(log_p)
     n, n_alternatives = p.shape
     with np.errstate(divide="ignore"):  # Without lapses, log 0.
-        log_lapse = np.log(lapse / n_alternatives)
-    log_odds = log_p[np.arange(n), data.y] + np.log1p(-lapse) - log_lapse
-    a = np.asarray(expit(log_odds))
+        log_lapse = np.log(data.lapse / n_alternatives)
+    a = expit(log_p[np.arange(n), data.y] + np.log1p(-data.lapse) - log_lapse)
     e = p - np.eye(n_alternatives)[data.y]
-    r = (w * a)[:, None] * e
+    r = (data.w * a)[:, None] * e
     C = p[:, 1:, None] * (np.eye(n_alternatives - 1) - p[:, None, 1:])
     C = C - (1 - a)[:, None, None] * e[:, 1:, None] * e[:, None, 1:]
-    C = np.asarray(4 * (w * a)[:, None, None] * C)  # 4 times Eq. (1)
+    C = 4 * (data.w * a)[:, None, None] * C  # 4 times Eq. (1)
     flat = delta.reshape(-1, d)
     pull = (flat * r.reshape(-1, 1)).T @ flat
     tau = float(prior.lam) / float(prior.c) ** 2
@@ -105,19 +104,19 @@ def hessian(
         J = np.concatenate([g, in_s], -1)
         J = J[:, :1] - J[:, 1:]
         H += J.reshape(-1, len(H)).T @ (C[at] @ J).reshape(-1, len(H))
-    v = w * a * (1 - a)
+    v = data.w * a * (1 - a)
     edge = (2 * W @ (flat * (v[:, None] * e).reshape(-1, 1)).T @ flat).ravel()
     if prior.spread is not None:  # Eq. (5), from log s to z.
         H[pd + raters, pd + raters] -= of.T @ np.sum(r * t, -1)
         B = spread[:, None] * contrasts(len(spread))
         edge = np.append(edge, B.T @ (of.T @ (v * np.sum(e * t, -1))))
-        T = scipy.linalg.block_diag(np.eye(pd), B)
+        T = np.asarray(scipy.linalg.block_diag(np.eye(pd), B))
         of_prior = np.diag(np.repeat([0.0, 1.0], [pd, len(B.T)]))
         H = (T.T @ H @ T + of_prior).astype(H.dtype)
     if prior.lapse is None:
         return H
-    total = np.sum(w) + sum(prior.lapse)
-    alone = lapse * (1 - lapse) * total - np.sum(v)  # Eq. (4)
+    total = np.sum(data.w) + sum(prior.lapse)
+    alone = data.lapse * (1 - data.lapse) * total - np.sum(v)  # Eq. (4)
     return np.block([[H, edge[:, None]], [edge[None], alone]])
 
 
