@@ -237,8 +237,8 @@ def load(
         - A file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, or .npz with arrays X and y.
         - ``"openml:NAME"`` or ``"openml:NUMBER"``, which requires a network connection.
     label : str, optional
-        Column of classes. Default: the column ``groups`` if it is set, otherwise the
-        last column that is not dropped (``y`` in an NPZ file).
+        Column of classes. Default: the column that ``groups`` names. Without
+        ``groups``: the last column that is not dropped (in an NPZ file, ``y``).
     groups : str, optional
         Column with the source of each row. It is not used as a feature.
     sep : str, optional
@@ -260,12 +260,13 @@ def load(
         example -1. Use NaN for missing labels. These rows are ignored. If it is None or
         "warn", every label is a class. "warn" also warns if a label is -1.
     feature_names : sequence of str, optional
-        Features of a metric or learner, whose factors have the same levels. Default: if
-        ``label`` or ``groups`` is set, columns of text that repeats are factors, with
-        the levels that occur.
+        Feature names of a fitted metric or learner. Factors then have the levels of the
+        fit. Default: if ``label`` or ``groups`` is set, a column of text whose values
+        repeat is a factor, with the levels that occur in the file.
     handle_unknown : "error" or "ignore", default="error"
-        Missing levels are NaN, and levels that are not in ``feature_names`` raise an
-        error. "ignore" uses the center of all levels for both.
+        With "error", a missing level is NaN, and a level that is not in
+        ``feature_names`` raises an error. With "ignore", both have the same distance
+        from all levels.
     n, seed : int, optional
         Number of points from a generator (default: 1000), and its seed (default: 0).
 
@@ -350,7 +351,8 @@ def load_points(
     bare : bool, default=False
         Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()
-        Names of the d features. Columns of text have the levels in these names.
+        Names of the d features. Names such as ``soil=clay`` are the levels of a column
+        of text, ``soil``.
 
     Examples
     --------

@@ -69,9 +69,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     Parameters
     ----------
     n_components : int, optional
-        Number of rows p of A, from 1 to d. If it is set, the metric has the same number
-        of rows. Default: the number of classes minus 1, but at least 2 and at most d;
-        the metric is then mixed with the Euclidean metric and has full rank.
+        Number of rows p of A, from 1 to d. If it is set, ``components_`` has as many
+        rows. Default: the number of classes minus 1, but at least 2 and at most d; the
+        metric is then mixed with the Euclidean metric and has full rank.
     n_gaussians : int or sequence of int, default=3
         Number of mixture components of every class, or a number for each class. Classes
         with fewer distinct projected points have fewer components.
@@ -80,10 +80,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         covariance.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. With larger s less is learned.
-        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It uses the cross-validated log
-        loss of ``KNeighborsClassifier`` under the starting value of A
-        (``inference.dca_gm.choice``), and requires no fit. 0, the default before 0.2,
-        turns these priors off. s is used in four places:
+        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It compares the cross-validated
+        log loss of ``KNeighborsClassifier`` under the starting value of A
+        (``inference.dca_gm.choice``), without fits of DCA-GM. 0, the default before
+        version 0.2, turns the following priors off. s is used in four places:
 
         - The rows of the starting value of A are directions of LDA and RCA. They are
           computed from the covariance within classes, which is shrunk toward the

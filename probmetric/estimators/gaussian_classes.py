@@ -253,13 +253,13 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Method to choose the prior. "cv" minimizes the log loss of held-out points in
         five folds (fewer if a class has fewer points). It tries 280 priors, from one
         fixed diagonal covariance for all classes to a free covariance for each class
-        (``inference.gaussian_classes.choice``). It uses about 15 fits below 300 points
-        (three repetitions of the folds), otherwise five. It may choose a prior that
-        fixes the covariance; draws then vary too little for intervals. "evidence", the
-        default before 0.2, maximizes the marginal likelihood among 216 priors, which
-        are computed from the pooled covariance of the same points. It is overconfident
-        if a class has fewer points than features, or equally many. With missing entries
-        "evidence" is always used.
+        (``inference.gaussian_classes.choice``). "cv" costs about five fits, or 15 fits
+        if there are fewer than 300 points (three repetitions of the folds). "cv" may
+        choose a prior that holds the covariance constant; draws then vary too little
+        for intervals. "evidence", the default before version 0.2, maximizes the
+        marginal likelihood among 216 priors. These are computed from the pooled
+        covariance of the training points. "evidence" is overconfident if a class has no
+        more points than features. With missing entries "evidence" is always used.
     covariance : {"full", "tied", "diagonal"}, default "full"
         "full": one covariance for each class. "tied": one covariance for all classes.
         "diagonal": independent features.
@@ -408,8 +408,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Raises
         ------
         ValueError
-            If ``purpose="intervals"``, and the prior that "cv" chose fixes the
-            covariance (``prior_.nu`` is 10⁶ or more).
+            If ``purpose="intervals"`` and the covariance is not learned: the prior that
+            "cv" chose holds it constant (``prior_.nu`` is 10⁶ or more).
         """
         self._check(purpose)
         check_choice("method", method or "exact", ("exact",))

@@ -69,9 +69,9 @@ class GLML(SameProbability, GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
     The density of each class is a Gaussian. Class probabilities of the neighbors differ
-    from the probabilities at the query, which biases votes. The metric at a query
-    weights directions such that this bias is zero to second order in the distance.
-    Votes are averaged over posterior draws of the Gaussians.
+    from the probabilities at the query, which biases votes. At each query, the metric
+    gives weights to directions such that this bias is zero to second order in the
+    distance. Votes are averaged over posterior draws of the Gaussians.
 
     Parameters
     ----------
@@ -120,8 +120,9 @@ class GLML(SameProbability, GaussianLearner):
     gamma_ : float
         Value of γ.
     frame_ : {"pooled", "identity"}
-        Metric whose weight is γ: the pooled metric, or the Euclidean metric of scaled
-        features. With "identity" ``gamma_`` is ∞, and nothing was learned.
+        Metric that has weight γ: the pooled metric ("pooled"), or the Euclidean metric
+        of scaled features ("identity"). With "identity" ``gamma_`` is ∞, and nothing
+        was learned.
     gamma_scores_ : array or None
         Held-out log score of the Euclidean metric and of each γ, from ∞ to 0. None if
         ``gamma`` is a number.

@@ -98,21 +98,21 @@ class HierarchicalLCA(EffectLearner):
     underestimates ω if groups differ much. See Benchmarks: hierarchical for coverage,
     and for data on which pooling did not help.
 
-    P(same) of the metrics is averaged over draws, and is not calibrated. After ``fit``
-    it is valid only for pairs like the training pairs. By default these are pairs of
-    near points in one group.
+    P(same) of the metrics of draws is averaged over draws. It is not calibrated. After
+    ``fit`` it is valid only for pairs like the training pairs. By default these are
+    pairs of near points in one group.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric and the
     matrices M_group (group, feature, feature_bis) of the groups. It also draws the
     intercept b and the spread ω. ``sample`` draws near the fit, and does not explore
     other modes of the posterior. "nuts" (default) is ``NUTS(target_accept=0.95)``. NUTS
-    may warn if there are few groups that have many pairs and differ much. Then use
-    ``target_accept=0.99``. "laplace" draws ω from its approximate posterior on a grid,
-    and the other parameters from a Gaussian approximation of their posterior given ω.
-    It does not draw rotations of the linear maps, which do not change the metrics.
-    ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals. NUTS
-    requires two or more groups and a learned spread. Intervals require independent
-    pairs (``fit_pairs``).
+    may warn if the number of groups is small, and the groups have many pairs and differ
+    much. Then use ``target_accept=0.99``. "laplace" draws ω from its approximate
+    posterior on a grid, and the other parameters from a Gaussian approximation of their
+    posterior given ω. It does not draw rotations of the linear maps, which do not
+    change the metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts"
+    for intervals. NUTS requires two or more groups and a learned spread. Intervals
+    require independent pairs (``fit_pairs``).
 
     Examples
     --------
@@ -141,7 +141,7 @@ class HierarchicalLCA(EffectLearner):
             with two or more rows. For labels of pairs see ``fit_pairs``.
         groups : array-like of shape (n,), optional
             Group of each point, numbers or strings. By default all points are in one
-            group, and ω is 0 unless ``spread`` is set.
+            group, and ``spread_`` is 0 unless ``spread`` is set.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y), groups=groups)

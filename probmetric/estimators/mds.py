@@ -79,8 +79,8 @@ def check_dissimilarities(
     if D.max() > LIMIT or (square and 0 < D.max() < 1 / LIMIT):
         raise ValueError(
             f"D: the largest entry must be between {1 / LIMIT:.3g} and {LIMIT:.3g}, "
-            f"because other fourth powers overflow or underflow, got {D.max():.3g}. "
-            "Rescale D."
+            f"got {D.max():.3g}. Rescale D, because the fourth power of this entry "
+            "overflows or underflows."
         )
     if not square:
         return D

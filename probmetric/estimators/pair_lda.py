@@ -136,12 +136,12 @@ class PairLDA(PairLearner):
         ----------
         X : array-like of shape (n, d), (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``, which describes their labels. For data on disk y must be
-            None, ``pairs`` "all" and ``prior_strength`` a number.
+            ``fit_pairs``, which describes their labels. For data on disk, y must be
+            None, ``pairs`` must be "all", and ``prior_strength`` must be a number.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
-            twice. "cv" ignores the weights. Requires ``pairs="all"``. Default: 1 for
-            all points.
+            twice. ``prior_strength="cv"`` ignores the weights. Requires
+            ``pairs="all"``. Default: 1 for all points.
         """
         if sample_weight is None:
             return super().fit(cast("ArrayLike", X), required(self, y))

@@ -52,7 +52,8 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
     Attributes
     ----------
     names_ : list of k str
-        Names of the classifiers: as passed, otherwise the class names.
+        Names of the classifiers, as passed. By default the names of their Python
+        classes.
     weights_, weights_sd_ : arrays of shape (k,)
         Weights, which sum to one, and their posterior standard deviations.
     log_scores_ : array of shape (k,)

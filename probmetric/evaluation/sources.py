@@ -73,9 +73,9 @@ def judge_sources(
     n_able = int(np.sum(counts > 1))
     if len(counts) < 3 or n_able < 2:
         raise ValueError(
-            "sources: at least three are required, two of them with two or more "
-            f"rows, got {len(counts)} sources, {n_able} with two or more rows. Add "
-            "rows."
+            "sources: at least three sources are required, and at least two must have "
+            f"several rows, got {len(counts)} sources, of which {n_able} have several "
+            "rows. Add rows."
         )
     single = {
         name: metric.mean_metric() if isinstance(metric, MetricDraws) else metric

@@ -190,9 +190,9 @@ class LocalMahalanobis(MetricBase):
         queries = jnp.asarray(X)
         if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
-                "X must not be a constant inside jax.jit, got an array of dtype "
-                f"{X.dtype}, which JAX would convert to float32. Pass X as an "
-                "argument of the jitted function, or use jax.enable_x64."
+                "X must be an argument of the function inside jax.jit, got an array "
+                f"from outside of dtype {X.dtype}, which JAX would convert to float32. "
+                "Pass X as an argument, or use jax.enable_x64."
             )
         if traced(self, queries):  # Also for constants of a traced function.
             return _matrices(self, queries)

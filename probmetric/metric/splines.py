@@ -151,7 +151,8 @@ class SplineCityBlock(MetricBase):
     ----------
     knots : array of shape (d, k)
         Knots of each feature, in ascending order. With ``coordinates`` there are d - 1
-        rows: first the covariates, then the geographic distance.
+        rows: one for each of the d - 2 covariates, then one for the geographic
+        distance, which replaces the two coordinates.
     heights : array of shape (d, k)
         Heights θ ≥ 0 of the I-splines, in the order of ``knots``.
     link : Link, optional

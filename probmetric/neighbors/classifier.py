@@ -434,8 +434,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         ----------
         pairs : array-like of shape (N, 2, d)
             If one point equals a training row, the label of that row is used as its
-            class. If both points equal training rows, both use leave-one-out votes.
-            Equal rows in a dataset on disk are not recognized.
+            class. If both points equal training rows, their labels are not used: both
+            have leave-one-out votes. Equal rows in a dataset on disk are not
+            recognized.
         labels : array-like of shape (N,), optional
             Known classes of the second points.
 

@@ -100,7 +100,7 @@ def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
     metric = knn.metric_
     if type(metric) is not Mahalanobis:
         raise ValueError(
-            "metric must be a Mahalanobis metric to store votes, got "
+            "metric must be a Mahalanobis metric if votes are stored in its file, got "
             f"{type(metric).__name__}. Pickle the learner instead"
         )
     prior = knn.class_prior

@@ -161,9 +161,10 @@ def predictive_check(
     """Draw observed and simulated fractions of *same* pairs, by distance.
 
     Use it to see if the model could have produced the labels of the pairs. Labels are
-    simulated under each draw. Each band contains 95% of the simulated curves as a
-    whole. The same data were used for the fit, so the observed curve is inside the band
-    more often than 95%. ``check_model`` corrects for this by refits.
+    simulated under each draw. Each band is simultaneous: 95% of the simulated curves
+    are inside it at every distance. The same data were used for the fit, so the
+    observed curve is inside the band more often than 95%. ``check_model`` corrects for
+    this by refits.
 
     Parameters
     ----------
@@ -314,7 +315,7 @@ def calibration(
             of = f" in {key!r}" if key else ""
             raise ValueError(
                 f"probability must be in [0, 1], got {stated[bad][0]:g}{of}. Remove "
-                "outcomes without a probability."
+                "outcomes without a valid probability."
             )
         few = len(stated) / (2 * bins)
         which = merged(binned(stated, bins)[0], np.ones((len(stated), 1)), few)

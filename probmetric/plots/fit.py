@@ -109,10 +109,10 @@ def importance(
     times the standard deviation.) Correlated features can replace each other, so their
     values should be read together. At most 40 features are shown.
 
-    A factor (text or categorical column) has one value: the root of half the mean
-    squared distance between its levels in two random rows. For a column of numbers this
-    formula gives the same value as above. Limits of a factor combine the limits of its
-    pairs of levels, and are too wide rather than too narrow.
+    A factor (text or categorical column) has one value, √(m/2). Here m is the mean
+    squared distance of two random rows that differ only in this factor. For a column of
+    numbers this formula gives the same value as above. Limits of a factor combine the
+    limits of its pairs of levels, and are conservative.
 
     Parameters
     ----------
@@ -121,7 +121,8 @@ def importance(
         ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
         Points used to compute standard deviations. Default: the standard deviations of
-        a learner that standardizes. Otherwise the step is one unit of each feature.
+        a learner that standardizes. Otherwise the two points differ by one unit of the
+        feature.
     prob : float, default=0.9
         Nominal coverage of the lines.
 

@@ -137,7 +137,8 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
-    Bars are fractions of draws, and whiskers are their binomial standard errors.
+    A bar is the fraction of draws in which the point is among the k nearest. Whiskers
+    are the binomial standard errors of these fractions.
 
     Parameters
     ----------
@@ -151,12 +152,12 @@ def neighbor_probabilities(
     names : sequence of n str, optional
         Name of each point. Default: row numbers.
     y, target_names : optional
-        Classes of the points, used for colors, and names of class codes.
+        Classes of the points (shown by colors), and names of the class codes.
 
     Examples
     --------
-    Two points lie at 1 on the first and second axis. The second point is nearer under
-    one of three draws:
+    One point lies at 1 on the first axis, the other at 1 on the second axis. The second
+    point is nearer under one of three draws:
 
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]

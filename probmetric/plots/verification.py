@@ -39,11 +39,11 @@ def det(
 
     Lower curves are better. Axes are scaled by the normal quantile function. If the
     scores of both kinds of pairs are normal, the curve is a straight line, with slope
-    -1 for equal variances. Points are the equal error rates of ``verification``. They
-    are on the convex hull of the curve, which may be a little below the curve. Rates of
-    0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. For the uncertainty use
-    ``verification_intervals``. A band is not drawn, because pairs that share sources
-    are dependent.
+    -1 for equal variances. The dot on each curve is the equal error rate of
+    ``verification``. It is on the convex hull of the curve, which may be a little below
+    the curve. Rates of 0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. For the
+    uncertainty use ``verification_intervals``. A band is not drawn, because pairs that
+    share sources are dependent.
 
     Parameters
     ----------

@@ -382,7 +382,7 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     summary = json.loads((out[1] / "summary.json").read_text())
     assert [*summary["sharpness"]] == ["a", "b"]
     said = refused("fit", "gdm", *model[:2], "--out", tmp_path / "none")
-    assert "--answers must not have odd_one_out for GDM" in said
+    assert "--answers must not contain odd_one_out for GDM" in said
 
 
 def test_even_scores_count_half_where_there_are_no_probabilities():

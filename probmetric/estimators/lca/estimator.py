@@ -83,11 +83,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     The prior of W is Gaussian. With little data, the learned distance is close to the
     distance of the prior mean of W. In ``fit_pairs`` this is the Euclidean distance. In
-    ``fit`` cross-validation chooses it, between the Euclidean distance and the
-    Mahalanobis distance of the covariance within classes. The scale of the prior is
-    computed from the same pairs (empirical Bayes). The prior of P(same) of identical
-    points is uniform on (0, 1). After ``fit``, ``same_probability`` uses class
-    probabilities instead of the formula above.
+    ``fit``, cross-validation chooses it: the Euclidean distance, the Mahalanobis
+    distance of the covariance within classes, or a distance between these two. The
+    scale of the prior is computed from the pairs of the fit (empirical Bayes). The
+    prior of P(same) of identical points is uniform on (0, 1). After ``fit``,
+    ``same_probability`` uses class probabilities instead of the formula above.
 
     Parameters
     ----------
@@ -119,10 +119,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         the prior shrinks the distance to the Mahalanobis distance of S, and for g = 0
         ("identity") to the Euclidean distance. "half_within" is g = ½. "auto", the
         default, chooses g by the log loss of ``KNeighborsClassifier`` in folds. It
-        tries 0, ¼, ½, ¾ and 1, or only 0 and ¼ for fewer than 30 points. For pairs,
-        weighted points and anchors "auto" means "identity". With ``n_components < d``,
-        W₀ projects the points S^(-g/2) x to their first principal axes; for g = 0 this
-        is "pca".
+        tries 0, ¼, ½, ¾ and 1, or only 0 and ¼ for fewer than 30 points. In
+        ``fit_pairs``, with sample weights and with anchors, "auto" means "identity".
+        With ``n_components < d``, W₀ projects the points S^(-g/2) x to their first
+        principal axes; for g = 0 this is "pca".
     n_refresh : int, default=1
         Number of times that nearest pairs are made again, using the learned distance,
         and the fit is repeated.
@@ -138,8 +138,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         same objective.
     tol : float > 0, optional
         L-BFGS stops if an iteration increases the log posterior by less than ``tol``
-        nats (default 1e-8). EM stops at an estimated relative distance from the maximum
-        (default 1.5e-8).
+        nats (default 1e-8). EM stops if the estimated relative distance from the
+        maximum is below ``tol`` (default 1.5e-8).
     random_state : int, RandomState or None, default=0
         Seed for the folds of ``regularization="cv"`` and the choice of anchors. With
         None they differ in every fit.
@@ -163,9 +163,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
         if "cv" chose to use the prior mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first: prior mean, λ, number
-        of refreshes, mean held-out accuracy for k = 1, 3, 5, 7, and accuracy for k = 3.
-        Otherwise empty.
+        Settings that ``regularization="cv"`` tried, best first. Each has the prior
+        mean, λ, the number of refreshes, the mean held-out accuracy for k = 1, 3, 5, 7,
+        and the accuracy for k = 3. Otherwise empty.
     ranks_ : list of RankChoice
         Numbers of rows that ``n_components="cv"`` tried, with the mean held-out loss in
         nats per point, and the standard error of its difference from the smallest loss.
@@ -478,8 +478,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         draws : DataTree, optional
-            Draws that ``sample`` returned. With ``draws``, only ``n_draws`` is used.
-            Default: new draws for the purpose.
+            Draws that ``sample`` returned. With ``draws``, only ``n_draws`` of the
+            other parameters is used. Default: new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
             Default for prediction: "laplace". Default for intervals: "jackknife" after
             ``fit``, and "laplace" after ``fit_pairs`` (assuming independent pairs). The
@@ -514,10 +514,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
         Notes
         -----
-        After ``fit``, draws for prediction raise the likelihood to a power η_G
-        (NOTATION.md). It is estimated from the likelihood gradients, summed over the
-        pairs of each point. These draws use the λ among 1, 10 and 100 with the best
-        leave-one-out log score of soft votes, averaged over the draws. Draws for
+        After ``fit``, draws for prediction raise the likelihood to a power
+        η_G (NOTATION.md). It is estimated from the likelihood gradients, summed over
+        the pairs of each point. These draws use λ = 1, 10 or 100: the value whose soft
+        votes, averaged over the draws, have the best leave-one-out log score. Draws for
         intervals come from the posterior of all pairs, with learning rate 1 and λ = 1.
         After ``fit_pairs``, draws use the learning rate and λ of the fit.
         """

@@ -42,7 +42,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     = b e^{u_i} and u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i.
     All pairs of point i share its effect u_i, and are therefore dependent. The standard
     deviation of the effects, the *spread* ω, is learned. With ω = 0 the model is
-    ``LCA`` with learning rate 1. Intervals of ``LCA`` are too narrow if points differ.
+    ``LCA`` with learning rate 1. If intercepts differ between points, intervals of
+    ``LCA`` are too narrow.
 
     Parameters
     ----------
@@ -72,12 +73,12 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Intercept b_i of each point of the fit. P(same) of two copies of point i is
         e^{-b_i}.
     points_ : array of shape (n,) or None
-        Labels of the points. If points have no labels, None: points are then in the
+        Labels of the points. None if points have no labels. Effects are then in the
         order of ``fitted_.pairs.X``.
     gap_ : float
-        Measure of convergence, near 0 if the fit is good: the nearest local maximum of
-        the log posterior given ω minus its value at the fit, in nats. It is estimated
-        by a local quadratic approximation.
+        Measure of convergence, near 0 if the fit is good: the log posterior (given ω)
+        at its nearest local maximum, minus the log posterior at the fit, in nats. It is
+        estimated by a local quadratic approximation.
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
         As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
     n_features_in_, feature_names_in_
@@ -91,13 +92,12 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     random sample of all points. P(same) of new points is not calibrated.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric and the spread ω.
-    It also draws intercepts: b of a typical point, b_point (point) of the points of the
-    fit, and b_new of a new point. ``sample`` draws near the fit, and does not explore
-    other modes of the posterior.
-    ``posterior_metric`` uses "laplace" for
-    prediction and "nuts" for intervals, with P(same) of new points. NUTS requires a
-    learned spread. Intervals require judged pairs (``fit_pairs``), which may share
-    points. See Benchmarks: point_effects.
+    It also draws three kinds of intercepts: ``b`` of a typical point, ``b_point`` of
+    each point of the fit, and ``b_new`` of a new point. ``sample`` draws near the fit,
+    and does not explore other modes of the posterior. ``posterior_metric`` uses
+    "laplace" for prediction and "nuts" for intervals. P(same) of both is for new
+    points. NUTS requires a learned spread. Intervals require judged pairs
+    (``fit_pairs``), which may share points. See Benchmarks: point_effects.
 
     Examples
     --------
@@ -135,10 +135,10 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
-            Labels of the two points of each pair, numbers or text. Pairs with a common
-            label share an effect. Default with a preprocessor: the entries of
-            ``pairs``, such as row numbers. Default without a preprocessor: points with
-            equal features are treated as one point.
+            Identifiers of the two points of each pair, numbers or text. Pairs with a
+            common identifier share an effect. Default with a preprocessor: the entries
+            of ``pairs``, such as row numbers. Default without a preprocessor: points
+            with equal features are treated as one point.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points

@@ -78,7 +78,8 @@ class TripletEmbedding(TripletLearner):
         Power to which the likelihood is raised.
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three objects. The other two are
-        then the nearest of the three pairs. Without y, the odd one is the last.
+        then the pair with the smallest of the three distances. Without y, the odd one
+        is the last.
     lapse_rate : float in [0, 1) or "auto", default=0
         Probability ε of a lapse: a response that ignores the objects, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
@@ -113,8 +114,8 @@ class TripletEmbedding(TripletLearner):
         posterior.
     triplets_, prior_, params_
         Training triplets, prior, and posterior mode of the linear map. The map has n -
-        1 features, because centered positions have n - 1 degrees of freedom in each
-        dimension.
+        1 input features and not n, because centered positions have n - 1 degrees of
+        freedom in each dimension.
     learning_rate_, n_iter_ : float, int
 
     Notes
@@ -177,21 +178,23 @@ class TripletEmbedding(TripletLearner):
             nearer to each other than c and d. With ``odd_one_out``, a row is three
             objects in any order.
         y : array-like of shape (N,), optional
-            Responses: 1 if near is nearer, 0 if far is nearer. Responses 1 and -1 are
-            also allowed. With ``odd_one_out``: 2, 0 or 1 if the first, second or third
-            object is the odd one. Default: 1 for all triplets.
+            Responses: 1 if the object ``near`` is the nearer one, 0 if ``far`` is.
+            Responses 1 and -1 are also allowed. With ``odd_one_out``: 2 if the first
+            object is the odd one, 0 if the second is, 1 if the third is. Default: 1 for
+            all triplets.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0.
         raters : array-like of shape (N,), optional
             The rater of each response: a number or text. Raters then differ in
-            sharpness, by a factor of the log odds. Distances and probabilities are
-            those of a typical rater, of factor 1. Default: raters do not differ.
+            sharpness: the log odds are multiplied by a factor of each rater. Distances
+            and probabilities are those of a typical rater, of factor 1. Default: raters
+            do not differ.
 
         Raises
         ------
         ValueError
             If there are fewer than p + 1 or more than 2000 objects. If the triplets do
-            not connect all objects, or the responses cancel.
+            not connect all objects, or if opposite responses cancel each other exactly.
         """
         check_settings(self)
         triplets, self.object_names_ = numbered(triplets)

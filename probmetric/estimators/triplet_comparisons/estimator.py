@@ -77,7 +77,8 @@ class TripletMetric(PairsMixin, TripletLearner):
         then uses the number of points divided by the number of triplets.
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three points. The other two are
-        then the nearest of the three pairs. Without y, the odd one is the last.
+        then the pair with the smallest of the three distances. Without y, the odd one
+        is the last.
     lapse_rate : float in [0, 1) or "auto", default=0
         Probability ε of a lapse: a response that ignores the points, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
@@ -98,10 +99,10 @@ class TripletMetric(PairsMixin, TripletLearner):
     sharpness_ : array of shape (R,), or None
         Factor s_r of the log odds of each rater. The geometric mean is 1.
     gap_ : float
-        Measure of convergence, near 0 if the fit is good: the nearest local maximum of
-        the log posterior minus its value at the fit, in nats. It is estimated by a
-        local quadratic approximation. Infinite if the Hessian shows that the fit is not
-        a maximum. NaN (not computed) if p·d > 10,000.
+        Measure of convergence, near 0 if the fit is good: the log posterior at its
+        nearest local maximum, minus the log posterior at the fit, in nats. It is
+        estimated by a local quadratic approximation. Infinite if the Hessian shows that
+        the fit is not a maximum. NaN (not computed) if p·d > 10,000.
     classes_, threshold_, pair_classes_
         As in ``LCA``.
     triplets_, prior_, params_
@@ -172,23 +173,25 @@ class TripletMetric(PairsMixin, TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            A row is the points (anchor, near, far): near is nearer to anchor than far.
-            With ``preprocessor``, rows are references to points, shape (N, 3).
-            Quadruplets (a, b, c, d) have shape (N, 4, d) or (N, 4): a and b are nearer
-            to each other than c and d. With ``odd_one_out``, a row is three points in
-            any order. For containers ``Triplets`` and ``OddOneOut`` the setting
-            ``odd_one_out`` is ignored.
+            A row is the points (anchor, near, far). If y is 1, ``near`` is nearer to
+            ``anchor`` than ``far`` is. With ``preprocessor``, rows are references to
+            points, shape (N, 3). Quadruplets (a, b, c, d) have shape (N, 4, d) or (N,
+            4): a and b are nearer to each other than c and d. With ``odd_one_out``, a
+            row is three points in any order. For containers ``Triplets`` and
+            ``OddOneOut`` the setting ``odd_one_out`` is ignored.
         y : array-like of shape (N,), optional
             Responses: 1 if near is nearer, 0 if far is nearer. Responses 1 and -1 are
-            also allowed. With ``odd_one_out``: 2, 0 or 1 if the first, second or third
-            point is the odd one. Default: 1 for all. Containers must have responses.
+            also allowed. With ``odd_one_out``: 2 if the first point is the odd one, 0
+            if the second is, 1 if the third is. Default: 1 for all. Containers must
+            have responses.
         sample_weight : array-like of shape (N,), optional
             Data weights ≥ 0. Triplets of weight 0 have no effect, not even on the
             scales of the features and of the prior.
         raters : array-like of shape (N,), optional
             The rater of each response: a number or text. Raters then differ in
-            sharpness, by a factor of the log odds. Distances and probabilities are
-            those of a typical rater, of factor 1. Default: raters do not differ.
+            sharpness: the log odds are multiplied by a factor of each rater. Distances
+            and probabilities are those of a typical rater, of factor 1. Default: raters
+            do not differ.
         """
         check_settings(self)
         forget(self, "factors_")

@@ -140,7 +140,7 @@ def test_laplace_requires_at_most_as_many_components_as_features():
     X = np.random.default_rng(0).normal(size=(12, 2))
     stats = prepare(Pairs(X, np.arange(11), np.arange(1, 12), np.arange(11) % 2))
     params = LCAParams(np.eye(3, 2) + 0.1, np.array(0.0))
-    with pytest.raises(ValueError, match=r"params must .* p = 3 .* d = 2"):
+    with pytest.raises(ValueError, match=r"params: .* p = 3 .* d = 2"):
         laplace(params, stats, LCAPrior(np.eye(3, 2), c=0.3, lam=50.0))
 
 

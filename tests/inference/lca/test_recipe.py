@@ -71,8 +71,9 @@ def test_the_prior_is_euclidean_in_units_of_pairs_of_one_class():
 
 def test_the_covariance_within_classes_may_center_the_prior():
     recipe = Recipe(2, n_targets=2, n_impostors=1, prior_mean="within")
-    pairs = build(X + np.eye(8, 2), CODES, recipe)
-    found = prior_for(pairs, recipe, 7.0, CODES)
+    data = Labeled(X + np.eye(8, 2), CODES)
+    pairs = build(data, recipe)
+    found = prior_for(pairs, recipe, 7.0, data)
     np.testing.assert_array_equal(found.mean, scaled_within(pairs, CODES)[0])
 
 
