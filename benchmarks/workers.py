@@ -1,4 +1,4 @@
-"""Two commands on Parquet files, in one process and with workers: time and memory.
+"""Three commands on Parquet files, in one process and with workers: time and memory.
 
     python benchmarks/workers.py --folder DIR [--rows 1000000 10000000] [--table]
 
@@ -87,7 +87,7 @@ def measured(command, workers, folder):
 def page(found):
     """Write the table."""
     lines = [
-        "# Two commands on Parquet files, without and with workers",
+        "# Three commands on Parquet files, without and with workers",
         "",
         "`python benchmarks/workers.py --folder DIR`: d = 16, 8 classes; `neighbors`",
         "has 5,000 queries, `fit two_stage` k = 8 and ten steps of EM. One thread per",

@@ -89,7 +89,7 @@ def psd_factor(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows in descending order of eigenvalue.
 
     The largest entry of each row is positive. Negative eigenvalues above -d ε max are
-    set to 0, with the spacing ε of floats at 1. Below it, all entries are NaN.
+    set to 0, with the spacing ε of floats at 1. If one is lower, all entries are NaN.
     """
     return root_of(jnp, jnp.asarray(M))
 

@@ -23,7 +23,7 @@ from probmetric.cli.sites import Community
 from probmetric.data.factors import Factors
 from probmetric.data.inputs import points
 from probmetric.data.triplets import numbered
-from probmetric.data.unlabeled import leaves_out
+from probmetric.data.unlabeled import leaves_out, spelled
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset, framed, load_points
 from probmetric.datasets.tables import read_content
@@ -107,15 +107,16 @@ def read_table(
         ):
             names = None
             if kind != "pairs" and all(is_text(frame[name]) for name in index):
-                coded, names = numbered(frame[[*index]].to_numpy(str))
+                words = [_labels(frame, name, path, option) for name in index]
+                coded, names = numbered(np.stack(words, 1))
                 rows = np.asarray(coded)
             else:
                 numbers = [_whole(frame, name, path, option) for name in index]
                 rows = np.stack(numbers, 1)
             values = {
                 ARGUMENTS.get(name, name): (
-                    frame[name].to_numpy(str)
-                    if name == "rater" and is_text(frame[name])
+                    _labels(frame, name, path, option)
+                    if name == "rater"
                     else frame[name].to_numpy()
                 )
                 for name in (*needed, *more)
@@ -124,6 +125,17 @@ def read_table(
             return Table(kind, rows, values, path, names)
     todo = " Leave out other columns with --drop."
     raise ValueError(f"{wanted}, got {', '.join(columns)} in {path.name}.{todo}")
+
+
+def _labels(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarray:
+    """Return a column as text, whole numbers without decimals."""
+    (missing,) = np.nonzero(frame[name].isna().to_numpy())
+    if len(missing):
+        raise ValueError(
+            f"{option} must have a label in every row, got a missing one in column "
+            f"{name}, row {missing[0]} of {path.name}. Correct this entry."
+        )
+    return np.array([spelled(value) for value in frame[name]])
 
 
 def _whole(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarray:

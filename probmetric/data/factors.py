@@ -53,8 +53,10 @@ def factors_of(X: Any) -> Factors:
     ValueError
         If text is numbers, or if no two rows have the same level.
     """
-    if KEY in getattr(X, "attrs", {}):  # The factors are coded.
-        return X.attrs[KEY]
+    columns = {str(name) for name, _ in _columns(X)}
+    of_frame: Factors = getattr(X, "attrs", {}).get(KEY, {})
+    # A selection of columns, or renamed ones, may lack some of the coded factors.
+    already = {f: v for f, v in of_frame.items() if columns >= {*level_names(f, v)}}
     found: Factors = {}
     for name, values in _columns(X):
         category = str(values.dtype).lower().startswith(("categor", "enum"))
@@ -77,14 +79,14 @@ def factors_of(X: Any) -> Factors:
                 "example if it contains names or dates"
             )
         found[str(name)] = (*levels,)
-    others = {str(name) for name, _ in _columns(X)} - {*found}
+    others = columns - {*found}
     made = [column for factor in found.items() for column in level_names(*factor)]
     if double := [name for name in made if name in others or made.count(name) > 1]:
         raise ValueError(
             f"X: column names must differ from names of levels, got {double[0]!r} "
             "twice. Rename the column"
         )
-    return found
+    return already | found
 
 
 def _is_number(text: str) -> bool:
@@ -136,8 +138,8 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
         if unknown != "ignore" and bad.any():
             raise ValueError(
                 f"{name}: the factor {column!r} must be one of {', '.join(levels)}, "
-                f"got {words[bad][0]!r}. With handle_unknown='ignore' unknown levels "
-                "are missing values"
+                f"got {words[bad][0]!r}. To accept other levels, fit with "
+                "handle_unknown='ignore'"
             )
         simplex = np.eye(len(levels))[codes]
         simplex[missing | bad] = 1 / len(levels) if unknown == "ignore" else np.nan

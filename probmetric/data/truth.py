@@ -25,7 +25,7 @@ def shift_to(
         wrong = {*classes.tolist()} ^ {*class_prior}
         if wrong:
             raise ValueError(
-                f"class_prior must contain the classes {classes.tolist()}, got "
+                f"class_prior must have exactly the classes {classes.tolist()}, got "
                 f"{[*class_prior]}"
             )
         class_prior = [class_prior[label] for label in classes.tolist()]

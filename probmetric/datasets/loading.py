@@ -261,7 +261,7 @@ def load(
         "warn", every label is a class. "warn" also warns if a label is -1.
     feature_names : sequence of str, optional
         Feature names of a fitted metric or learner. Factors then have the levels of the
-        fit. Default: if ``label`` or ``groups`` is set, a column of text whose values
+        fit. Default: if ``label`` is set, a column of text whose values
         repeat is a factor, with the levels that occur in the file.
     handle_unknown : "error" or "ignore", default="error"
         With "error", a missing level is NaN, and a level that is not in

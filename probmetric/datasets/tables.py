@@ -342,7 +342,7 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
     if (times := columns.count(name)) > 1:
         raise ValueError(
             f"{argument} must be the name of one column of {source}, got {name!r}, "
-            f"which occurs {times}"
+            f"which occurs {times} times"
         )
     return columns.index(name)
 
@@ -350,12 +350,12 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
 def _factors(frame: pd.DataFrame, reading: Reading, label: str | None) -> Factors:
     """Return the levels of text columns, or of the columns of ``feature_names``.
 
-    If the label is the last column by default, a text column may be the label.
+    If no label was named, a text column may be the label.
     """
     if reading.feature_names:
         return levels_in(reading.feature_names, frame)
     words = [k for k in range(frame.shape[1]) if _is_factor(frame.iloc[:, k], reading)]
-    return {} if label is not None else factors_of(frame.iloc[:, words])
+    return {} if label is None else factors_of(frame.iloc[:, words])
 
 
 def _is_factor(column: pd.Series, reading: Reading) -> bool:
@@ -393,14 +393,12 @@ def _features(
     first, todo = _first_word(frame.iloc[:, words[0]], reading)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
-        todo = (
-            f"Omit columns that are no features: {drop}. Text that repeats is a "
-            "factor, if label= (--label) is set"
-        )
+        todo = f"Omit columns that are no features: {drop}"
         if label is not None:
             todo = (
                 f"By default the last column, {label!r}, is the class. If it is "
-                f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}"
+                f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}. "
+                "Text that repeats is a factor, if label= (--label) is set"
             )
     raise ValueError(
         f"data: feature columns of {source} must be numeric, got text or dates in "
@@ -468,7 +466,7 @@ def split_label(
     as in the file.
     """
     frame = _named(frame, labeled)
-    columns, named_label = list(frame.columns), label or groups
+    columns, named, named_label = list(frame.columns), label, label or groups
     rest = [name for name in columns if name not in reading.drop]
     if labeled and label is None:
         label = groups or (rest[-1] if rest else None)
@@ -497,7 +495,7 @@ def split_label(
     places = [places[k] for k in chosen([columns[k] for k in places], reading, source)]
     last = label if labeled and named_label is None else None
     points = frame.iloc[:, places]
-    factors = _factors(points, reading, last)
+    factors = _factors(points, reading, named)
     points = coded(points, factors, reading.handle_unknown, "data")
     X = _features(points, source, reading, last, text=text is not None)
     return Table(X, tuple(points.columns), labels, None, members, label, factors)

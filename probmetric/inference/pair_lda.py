@@ -19,8 +19,7 @@ A prior that counts as s points shrinks C̄ and F̄ to isotropic matrices on the
 scale. With explicit pairs, n and s count pairs instead of points. With c = tr C̄/d, f =
 tr F̄/d and n the number of points, before α is added,
 
-    C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),
-    (5)
+    C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                     (5)
 
 with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). As s grows, every metric converges to
 a multiple of the identity, and s = ∞ means no learning. ``choose_strength`` chooses s

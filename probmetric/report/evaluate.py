@@ -43,8 +43,8 @@ WORDS = {
 }
 VOTES = (
     "Accuracy, log loss, Brier score and calibration error measure the class "
-    "probabilities. The other scores compare each held-out point with the other "
-    "held-out points."
+    "probabilities. The other scores compare each evaluated point with the other "
+    "evaluated points."
 )
 NOVELTY = (
     " False alarms are points of known classes that are called novel; their nominal "
@@ -100,19 +100,21 @@ def evaluate_page(
     )
     source = Path(summary["data"]["source"]).name
     gain, error = 100 * (score["accuracy"] - baseline["accuracy"]), ""
+    sem = None
     votes = "Soft votes of neighbors, with the bandwidth chosen by leave-one-out"
     if summary.get("votes") == "count":
         votes = f"One vote for each of the {summary['neighbors']} nearest neighbors"
         votes += ". The probabilities below are from a sample of the points"
     else:
-        error = f" ± {100 * _error_of_gain(predictions, base, name):.1f}"
+        sem = 100 * _error_of_gain(predictions, base, name)
+        error = f" ± {sem:.1f}"
         votes = f"± is one standard error over the points. {votes}"
     # The points were held out only from the votes: a stored metric had them in its fit.
     seen = any("learned from the same points" in n for n in summary.get("notes", []))
     where = "points of the metric's own fit" if seen else "held-out points"
     against = f"{gain:+.1f}{error} points against the Euclidean distance"
-    if error == " ± 0.0":
-        against = "the same predictions as under the Euclidean distance"
+    if gain == sem == 0:
+        against = "the same points are right as under the Euclidean distance"
     return page(
         summary,
         title=f"{name} evaluated on {source}",
@@ -140,7 +142,7 @@ def evaluate_page(
 def _confusion(predictions: pd.DataFrame, *, sampled: bool = False) -> Section:
     truth, predicted = predictions["truth"], predictions["predicted"]
     table = pd.crosstab(truth, predicted).rename_axis("true class").reset_index()
-    what = "A sample of held-out points" if sampled else "Held-out points"
+    what = "A sample of evaluated points" if sampled else "Evaluated points"
     caption = f"{what} by true class (rows) and predicted class (columns)"
     folded = len(table) > 12
     return Section("Which classes are confused?", Table(table, caption, folded))

@@ -385,6 +385,18 @@ def test_odd_one_out_responses_are_learned_and_evaluated_by_name(tmp_path):
     assert "--answers must not contain odd_one_out for GDM" in said
 
 
+def test_names_of_raters_are_whole_and_none_is_missing(tmp_path):
+    rows = pd.DataFrame([[0, 1, 2]] * 3, columns=["anchor", "near", "far"])
+    path = tmp_path / "t.csv"
+    for given, wanted in ((["anna", "amy", "x"], None), ([1, 20, 3], ["1", "20", "3"])):
+        rows.assign(rater=given).to_csv(path, index=False)
+        found = read_table(str(path)).values["raters"]
+        assert found.tolist() == (wanted or given)
+    rows.assign(rater=["anna", None, "x"]).to_csv(path, index=False)
+    with pytest.raises(ValueError, match="a missing one in column rater, row 1 of"):
+        read_table(str(path))
+
+
 def test_even_scores_count_half_where_there_are_no_probabilities():
     """The nearest pair is predicted: half, right and wrong."""
     table = Table("triplets", np.eye(3, dtype=int), {"y": np.ones(3)}, "t.csv")

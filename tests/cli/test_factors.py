@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import probmetric as pm
-from probmetric.data.factors import KEY
+from probmetric.data.factors import KEY, factors_of
 from tests.cli.runs import refused, run
 
 SOILS = np.array(["clay", "peat", "sand"])
@@ -36,6 +36,13 @@ def test_text_that_repeats_is_read_as_the_factor_of_a_data_frame(plots):
         {"clay": 0, "peat": 1, "sand": 2}
     ))  # fmt: skip
     assert data.frame.attrs[KEY] == {"soil": ("clay", "peat", "sand")}
+    # A selection or renamed columns lose the factor, and new text is another one.
+    assert factors_of(data.frame.rename(columns={"soil=clay": "clay"})) == {}
+    wet = data.frame[["rain"]].assign(wet=np.where(data.X[:, 0] > 0, "yes", "no"))
+    assert factors_of(wet) == {"wet": ("no", "yes")}
+    # Without a named label, text may be the label, and is no feature.
+    with pytest.raises(ValueError, match=r"must be numeric, got text .* in 'kind'"):
+        pm.datasets.load(folder / "plots.csv", groups="soil")
     # Levels of a metric are the columns of another table, also if none of them occurs.
     again = pm.datasets.load(
         folder / "unknown.csv",
