@@ -108,11 +108,15 @@ def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
     processes = client.run(os.getpid)
     worker = min(processes, key=processes.get)  # Nannies watch it for some time.
     client.run(arm, number, workers=[worker])
-    with pm.distributed(client):
-        found = np.asarray(kinds(source(path))[name]())
-    client.wait_for_workers(2, timeout=90)
-    assert processes[worker] not in client.run(os.getpid).values()
-    assert found.tobytes() == alone[name].tobytes()
+    for _ in range(10):  # In a short pass the other worker may do all tasks.
+        with pm.distributed(client):
+            found = np.asarray(kinds(source(path))[name]())
+        assert found.tobytes() == alone[name].tobytes()
+        client.wait_for_workers(2, timeout=90)
+        if processes[worker] not in client.run(os.getpid).values():
+            break
+    else:
+        pytest.fail("The worker was not lost.")
 
 
 @pytest.mark.study
