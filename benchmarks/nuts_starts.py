@@ -1,6 +1,7 @@
 """Starts of NUTS on ten posteriors: effective draws per gradient and per CPU second.
 
-    python benchmarks/nuts_starts.py [--seeds 0 1 100 101] [--minutes 8]
+    python benchmarks/nuts_starts.py --seeds 2
+    python benchmarks/nuts_starts.py --first 100 --seeds 2
     python benchmarks/nuts_starts.py --table --out benchmarks/results
 
 Targets are the posteriors of ``sample`` of the learners. Every sampler gets the same
@@ -20,17 +21,16 @@ effective sample size is the smallest and the median of all reported quantities.
 and 1 were used to choose, the others confirm. Stored rows are not run again.
 """
 
-import argparse
 import time
-import warnings
-from pathlib import Path
+from functools import cache, partial
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from arviz_stats.base.array import array_stats
-from harness import markdown, write_page
+from harness import markdown, parser, resumed, write_page
 from hierarchical import world as groups_world
 from numpyro.infer import MCMC, NUTS
 from pairs_coverage import world as pairs_world
@@ -84,8 +84,8 @@ def triplets():
 def hierarchical():
     """Return a fit to three groups of 150 pairs in d = 4."""
     (X, y, group), *_ = groups_world("ω = .5", 0)
-    own = group < 3
-    return pm.HierarchicalLCA(2).fit(X[own], y[own], group[own])
+    some = group < 3
+    return pm.HierarchicalLCA(2).fit(X[some], y[some], group[some])
 
 
 def two_stage():
@@ -196,27 +196,23 @@ def row_of(run, seed):
     }
 
 
-def run_all(path, options):
-    """Add the rows that the CSV lacks, and store it after each."""
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {tuple(row[key] for key in KEYS) for row in rows}
-    end = time.monotonic() + 60 * options.minutes
-    for name, (make, accept) in TARGETS.items():
-        posterior = None
-        for method, prepare in METHODS.items():
-            seeds = [s for s in options.seeds if (name, method, s) not in done]
-            if not seeds or time.monotonic() > end:
-                continue
-            with jax.enable_x64(True), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                posterior = posterior or posterior_of(make())
-                run = prepare(posterior, accept)
-                run(seeds[0])
-                for seed in seeds:
-                    key = dict(zip(KEYS, (name, method, seed), strict=True))
-                    rows.append(key | row_of(run, seed))
-                    print(rows[-1], flush=True)
-                    pd.DataFrame(rows).to_csv(path, index=False, float_format="%.4g")
+@cache
+def posterior(name):
+    """Return what the sampler of a target gets."""
+    return posterior_of(TARGETS[name][0]())
+
+
+@cache
+def compiled(name, method):
+    """Return the run of a method, whose programs are compiled."""
+    run = METHODS[method](posterior(name), TARGETS[name][1])
+    run(0)
+    return run
+
+
+def measured(name, method, seed):
+    """Return the row of a target, a method and a seed."""
+    return row_of(compiled(name, method), seed)
 
 
 def tables(table):
@@ -262,18 +258,20 @@ def tables(table):
 
 
 def main():
-    """Measure what is missing; write the CSV and the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 100, 101])
-    parser.add_argument("--minutes", type=float, default=np.inf, help="time limit")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder")
-    parser.add_argument("--table", action="store_true", help="only write the page")
-    options = parser.parse_args()
+    """Run what the CSV lacks, and write the page."""
+    options = parser(["nuts_starts"], __doc__).parse_args()
+    options.first = options.first or 0
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "nuts_starts.csv"
-    if not options.table:
-        run_all(path, options)
-    write_page("nuts_starts", tables(pd.read_csv(path)), options.out)
+    if options.table:
+        table = pd.read_csv(path)
+    else:
+        with jax.enable_x64(True):
+            seeds = range(options.first, options.first + options.seeds)
+            names, methods = options.sets or TARGETS, options.methods or METHODS
+            cases = ((c, partial(measured, *c)) for c in product(names, methods, seeds))
+            table = resumed(path, KEYS, cases, options.minutes)
+    write_page("nuts_starts", tables(table), options.out)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
     python benchmarks/triplets.py --part odd        (odd-one-out responses)
     python benchmarks/triplets.py --part lapses     (15% of the responses at random)
     python benchmarks/triplets.py --part learned    (... and the lapse rate is learned)
+    python benchmarks/triplets.py --part raters     (six raters who differ in sharpness)
     python benchmarks/triplets.py --part objects    (an embedding without features)
     python benchmarks/triplets.py --part soe        (where cblearn is installed)
 
@@ -21,9 +22,11 @@ answered by the model. ``TripletMetric`` is fitted with its defaults, and judged
   the intervals of ``pm.draws_to_metric`` of Laplace's draws; and of 300 of NUTS's in
   the first worlds.
 
-Of odd-one-out responses and lapses, the scale is the factor between learned and true
-distances, here also of a fit without a lapse rate; and new responses, lapses included,
-are compared with their stated probabilities of 0.8 and more: mean P minus share.
+With odd-one-out responses, lapses and raters, the scale is the factor between learned
+and true distances, here also for a fit without lapse rate and raters. New responses,
+lapses included, are compared with stated probabilities of at least 0.8: mean P minus
+share. Log sharpnesses of raters are normal with standard deviation 0.8 (the prior's is
+1), less their mean.
 
 ``TripletEmbedding`` and cblearn's SOE (both in 3 dimensions, by their defaults) are
 given the same triplets and judged by the same new ones: they place the 40 objects and
@@ -53,13 +56,15 @@ PARTS = {
     "odd": "A metric of features, odd-one-out responses",
     "lapses": "A metric of features, 15% lapses",
     "learned": "A metric of features, 15% lapses, and their rate is learned",
+    "raters": "A metric of features, six raters who differ in sharpness",
 }
 WORDS = {
     "scale": "scale of distances",
-    "plain scale": "without a lapse rate",
+    "plain scale": "without lapse rate and raters",
     "calibration": "P minus share",
     "rate": "lapse rate",
     "rate covered": "lapse rate in its interval",
+    "sharpness covered": "sharpness in its interval",
 }
 
 
@@ -91,12 +96,12 @@ def world(seed, n, size=3):
     return rng, X, W, triplets, y.astype(int), new
 
 
-def responses(rng, W, X, triplets, odd, lapse_rate):
+def responses(rng, W, X, triplets, odd, lapse_rate, sharpness=1.0):
     """Draw responses: triplets ordered by their response, the nearest pair first."""
     a, p, q = triplets.T
     Z = X @ W.T
     pairs = [(a, q, p), (a, p, q), (p, q, a)][: 3 if odd else 2]
-    D = np.stack([np.sum((Z[i] - Z[j]) ** 2, 1) for i, j, _ in pairs])
+    D = np.stack([np.sum((Z[i] - Z[j]) ** 2, 1) for i, j, _ in pairs]) * sharpness
     chosen = np.argmax(rng.gumbel(size=D.shape) - D, 0)
     lapse = rng.random(len(a)) < lapse_rate
     chosen = np.where(lapse, rng.integers(0, len(D), len(a)), chosen)
@@ -108,20 +113,29 @@ KINDS = {
     "odd": {"odd": True},
     "lapses": {"lapse_rate": 0.15},
     "learned": {"lapse_rate": 0.15, "learned": True},
+    "raters": {"raters": 6},
 }
-"""Judges with log odds of root mean square 12; odd-one-out; 15% of lapses, learned."""
+"""Log odds of root mean square 12; odd-one-out; 15% lapses, learned; six raters."""
 
 
-def calibration(model, triplets):
+def calibration(model, triplets, raters):
     """Return mean P minus share of right responses, where the largest P is 0.8."""
     orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]][: 3 if model.odd_one_out else 2]
-    P = np.stack([model.triplet_probability(triplets[:, k]) for k in orders])
+    P = np.stack([model.triplet_probability(triplets[:, k], raters) for k in orders])
     sure = P.max(0) >= 0.8
     return float(np.mean(P.max(0)[sure] - (P.argmax(0)[sure] == 0)))
 
 
 def one_world(
-    seed, n, method="laplace", size=3, *, odd=False, lapse_rate=0.0, learned=False
+    seed,
+    n,
+    method="laplace",
+    size=3,
+    *,
+    odd=False,
+    lapse_rate=0.0,
+    learned=False,
+    raters=0,
 ):
     """Return what the docstring says of one fit, and of one method's intervals."""
     import probmetric as pm
@@ -129,10 +143,18 @@ def one_world(
     rng, X, W, triplets, y, new = world(seed, n, size)
     settings = {"odd_one_out": odd, "lapse_rate": "auto" if learned else lapse_rate}
     model = pm.TripletMetric(preprocessor=X, **settings)
-    if odd or lapse_rate:
-        of_new = responses(rng, W, X, new, odd, lapse_rate)
-        triplets, y = responses(rng, W, X, triplets, odd, lapse_rate), None
-    model.fit_triplets(triplets, y)
+    more = odd or lapse_rate or raters
+    who = of_whom = None
+    if more:
+        s = 1.0, 1.0
+        if raters:
+            u = 0.8 * rng.normal(size=raters)
+            sharpness = np.exp(u - u.mean())
+            who, of_whom = (rng.integers(0, raters, len(t)) for t in (triplets, new))
+            s = sharpness[who], sharpness[of_whom]
+        of_new = responses(rng, W, X, new, odd, lapse_rate, s[1])
+        triplets, y = responses(rng, W, X, triplets, odd, lapse_rate, s[0]), None
+    model.fit_triplets(triplets, y, raters=who)
     right = log_odds(W, X, new) > 0
     t = log_odds(model.components_, X, new)
     found = {"right": float(np.mean((t > 0) == right))}
@@ -140,18 +162,21 @@ def one_world(
     true = np.log(np.linalg.norm(delta @ W.T, axis=1))
     error = np.log(np.linalg.norm(delta @ model.components_.T, axis=1)) - true
     found["shape"] = float(np.std(error))
-    if odd or lapse_rate:
+    if more:
         found["scale"] = float(np.exp(np.mean(error)))
         plain = pm.TripletMetric(preprocessor=X, odd_one_out=odd)
         plain.fit_triplets(triplets)
         length = np.linalg.norm(delta @ plain.components_.T, axis=1)
         found["plain scale"] = float(np.exp(np.mean(np.log(length) - true)))
-        found["calibration"] = calibration(model, of_new)
+        found["calibration"] = calibration(model, of_new, of_whom)
     drawn = drawn_by(model, method, seed, 200, 300)
     if learned:
         low, high = np.quantile(drawn["posterior"]["lapse_rate"], [0.05, 0.95])
         found["rate"] = model.lapse_rate_
         found["rate covered"] = float(low <= lapse_rate <= high)
+    if raters:
+        low, high = np.quantile(drawn["posterior"]["sharpness"][0], [0.05, 0.95], 0)
+        found["sharpness covered"] = np.mean((low <= sharpness) & (sharpness <= high))
     metric, zero = pm.draws_to_metric(drawn), np.zeros_like(delta)
     low, high = np.log(metric.interval(delta, zero))
     found[f"{method} distance"] = float(np.mean((low <= true) & (true <= high)))
@@ -253,8 +278,9 @@ def table(numbers):
     for part, title in PARTS.items():
         lines += [f"## {title}", ""]
         more = ["scale", "plain scale", "calibration"]
-        more = more * (part in ("odd", "lapses", "learned"))
+        more = more * (part in ("odd", "lapses", "learned", "raters"))
         more += ["rate", "rate covered"] * (part == "learned")
+        more += ["sharpness covered"] * (part == "raters")
         rows = []
         for n in SIZES:
             found = numbers[part].get(str(n), [])

@@ -4,8 +4,8 @@
 
 ``DIR/ROWS`` receives the rows and 5,000 queries of ``tools/make_rows.py`` (d = 16, 8
 classes). Commands run in turn, one thread per process: a fit, then ``neighbors`` with
-its metric; and a fit of ten passes. CPU seconds are those of all processes, of the
-program, and of the worker that took most; memory is the largest resident size
+its metric; and a fit of ten passes. CPU seconds are measured for all processes, for the
+program, and for the busiest worker; memory is the largest resident size
 (``VmHWM``) of the program and of a worker. Measured rows of ``results/workers.csv`` are
 not measured again.
 """
@@ -15,10 +15,12 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import psutil
+from harness import markdown, resumed, write_page
 
 ROOT = Path(__file__).absolute().parents[1]
 STORED = ROOT / "benchmarks" / "results" / "workers.csv"
@@ -31,7 +33,7 @@ COMMANDS = {
     "fit two_stage": f"fit two_stage {DATA} --drop kind --set n_components=8 --set "
     "n_starts=1 --set max_iter=10 --set tol=1e-300 --out two_stage",
 }
-ALONE = {
+ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
@@ -56,10 +58,10 @@ def measured(command, workers, folder):
     """Run a command; return seconds, megabytes and the load."""
     words = [sys.executable, "-m", "probmetric", *command.split(), "--force"]
     words += ["--workers", str(workers)] if workers else []
-    kept = {k: v for k, v in os.environ.items() if "CACHE" not in k}
+    variables = {k: v for k, v in os.environ.items() if "CACHE" not in k}
     started, load = time.perf_counter(), os.getloadavg()[0]
     size, busy = [0.0, 0.0], [0.0, 0.0]  # The program, and the largest of the workers.
-    with subprocess.Popen(words, cwd=folder, env=kept | ALONE) as run:
+    with subprocess.Popen(words, cwd=folder, env=variables | ONE_THREAD) as run:
         main = psutil.Process(run.pid)
         while main.status() != psutil.STATUS_ZOMBIE:
             for process in (main, *main.children()):
@@ -76,39 +78,38 @@ def measured(command, workers, folder):
     return {
         "cpu": round(used.ru_utime + used.ru_stime, 1),
         "main_cpu": round(busy[0], 1),
-        "worker_cpu": round(busy[1], 1) if workers else "",
+        "worker_cpu": round(busy[1], 1) if workers else None,
         "wall": round(time.perf_counter() - started, 1),
         "main_mb": round(size[0]),
-        "worker_mb": round(size[1]) if workers else "",
+        "worker_mb": round(size[1]) if workers else None,
         "load": round(max(load, os.getloadavg()[0]), 1),
     }
 
 
-def page(found):
-    """Write the table."""
-    lines = [
-        "# Three commands on Parquet files, without and with workers",
-        "",
-        "`python benchmarks/workers.py --folder DIR`: d = 16, 8 classes; `neighbors`",
-        "has 5,000 queries, `fit two_stage` k = 8 and ten steps of EM. One thread per",
-        "process, fresh processes, no compiled programs kept. The start of a worker",
-        "takes about 5 CPU seconds. CPU seconds are those of all processes. With a",
-        "load above 2 on these two cores other work ran: wall seconds mean nothing,",
-        "and CPU seconds are too high. Missing rows are not measured yet.",
-        "",
-        "| rows | command | workers | CPU s | wall s | MB, main | MB, worker | load |",
-        "|---|---|---|---|---|---|---|---|",
+def tables(table):
+    """Return the table of the page."""
+    table = table.sort_values(["command", "rows", "workers"])
+    table["worker_mb"] = table["worker_mb"].map("{:.0f}".format, na_action="ignore")
+    table = table.astype({"worker_mb": object}).fillna({"worker_mb": "–"})
+    names = [
+        "rows",
+        "command",
+        "workers",
+        "cpu",
+        "wall",
+        "main_mb",
+        "worker_mb",
+        "load",
     ]
-    for row in found.sort_values(["command", "rows", "workers"]).itertuples():
-        worker = f"{row.worker_mb:.0f}" if row.workers else "–"
-        cells = row.workers, row.cpu, row.wall, row.main_mb, worker, row.load
-        text = " | ".join(map(str, cells))
-        lines.append(f"| {row.rows:,} | `{row.command}` | {text} |")
-    lines += ["", "![CPU seconds and memory against rows](workers.png)", ""]
-    STORED.with_suffix(".md").write_text("\n".join(lines))
+    header = ["rows", "command", "workers", "CPU s", "wall s", "MB, main"]
+    rows = table[names].to_numpy().tolist()
+    return markdown(
+        [[f"{n:,}", f"`{command}`", *more] for n, command, *more in rows],
+        [*header, "MB, worker", "load"],
+    )
 
 
-def figure(found):
+def figure(table):
     """Draw CPU seconds and megabytes against rows."""
     import matplotlib
 
@@ -119,7 +120,7 @@ def figure(found):
     drawing, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
     for command, color in zip(COMMANDS, ("C0", "C1", "C2"), strict=True):
         for workers, style in zip(names, ("-", "--", ":"), strict=True):
-            some = found[(found.command == command) & (found.workers == workers)]
+            some = table[(table.command == command) & (table.workers == workers)]
             some = some.sort_values("rows")
             size = some.worker_mb if workers else some.main_mb
             label = f"{command}, {names[workers]}"
@@ -138,21 +139,23 @@ def main():
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--rows", type=int, nargs="*", default=[1_000_000, 10_000_000])
     parser.add_argument("--table", action="store_true")
-    o = parser.parse_args()
-    found = pd.read_csv(STORED).to_dict("records") if STORED.exists() else []
-    for rows in [] if o.table else o.rows:
-        folder = o.folder.absolute() / str(rows)
-        make(folder, rows)
-        for command, words in COMMANDS.items():
-            for workers in (0, 1, 2):
-                key = dict(zip(KEY, (rows, command, workers), strict=True))
-                if any(key.items() <= row.items() for row in found):
-                    continue
-                found.append(key | measured(words, workers, folder))
-                print(found[-1], flush=True)
-                pd.DataFrame(found).sort_values(KEY).to_csv(STORED, index=False)
-    page(pd.read_csv(STORED))
-    figure(pd.read_csv(STORED))
+    options = parser.parse_args()
+
+    def cases():
+        for rows in options.rows:
+            folder = options.folder.absolute() / str(rows)
+            make(folder, rows)
+            for command, words in COMMANDS.items():
+                for workers in (0, 1, 2):
+                    run = partial(measured, words, workers, folder)
+                    yield (rows, command, workers), run
+
+    if options.table:
+        table = pd.read_csv(STORED)
+    else:
+        table = resumed(STORED, KEY, cases())
+    write_page("workers", tables(table), STORED.parent)
+    figure(table)
 
 
 if __name__ == "__main__":

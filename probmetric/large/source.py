@@ -441,8 +441,8 @@ def sample_rows(
     All rows of positive weight are returned if there are at most ``most``. Codes are
     the places of labels in the sorted ``classes`` (c,), or 0. One pass over the data.
     """
-    given = source, seed, most / n_rows(source), block_rows(source), classes
-    samples = run(_sampled, [some for some in bins(source.parts) if some], *given)
+    shared = source, seed, most / n_rows(source), block_rows(source), classes
+    samples = run(_sampled, [some for some in bins(source.parts) if some], *shared)
     X, y, w = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
     return X, y, w
 

@@ -58,7 +58,7 @@ def test_bins_above_and_below_the_band_are_counted():
 
 
 def test_a_largest_gap_inside_the_band_is_not_the_bin_outside():
-    """Of two gaps, 0.2 and 0.1, only the second is large for its replicates."""
+    """Only the second of two gaps, 0.2 and 0.1, is large for its replicates."""
     stated, shares, sd = np.array([0.5, 0.1]), np.array([0.7, 0.0]), np.array([3, 0.1])
     table = pd.DataFrame({"expected": stated, "observed": shares, "weight": 10.0})
     drawn = sd * np.random.default_rng(0).normal(size=(999, 2))

@@ -74,7 +74,7 @@ def fits_here(path):
 
 
 @pytest.fixture(scope="module")
-def alone(client, path):
+def reference(client, path):
     """Return the results of one process."""
     return client.submit(fits_here, path).result()
 
@@ -102,7 +102,7 @@ def arm(number):
     ],
 )
 def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
-    client, path, alone, number, name
+    client, path, reference, number, name
 ):
     client.wait_for_workers(2, timeout=90)
     processes = client.run(os.getpid)
@@ -111,7 +111,7 @@ def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
     for _ in range(10):  # In a short pass the other worker may do all tasks.
         with pm.distributed(client):
             found = np.asarray(kinds(source(path))[name]())
-        assert found.tobytes() == alone[name].tobytes()
+        assert found.tobytes() == reference[name].tobytes()
         client.wait_for_workers(2, timeout=90)
         if processes[worker] not in client.run(os.getpid).values():
             break
@@ -121,10 +121,10 @@ def test_a_worker_that_is_lost_in_a_pass_changes_no_bit(
 
 @pytest.mark.study
 @pytest.mark.parametrize("n_workers", [1, 2, 4])
-def test_the_number_of_workers_changes_no_bit(path, alone, n_workers):
+def test_the_number_of_workers_changes_no_bit(path, reference, n_workers):
     with connected(n_workers) as client, pm.distributed(client):
         found = fits(source(path))
-    for name, values in alone.items():
+    for name, values in reference.items():
         assert found[name].tobytes() == values.tobytes(), name
 
 
@@ -143,7 +143,7 @@ def test_workers_without_enough_memory_are_one_error(client, path, monkeypatch):
         list(engine.run(greedy, [0]))
 
 
-def test_a_fit_whose_client_was_killed_resumes(client, path, alone):
+def test_a_fit_whose_client_was_killed_resumes(client, path, reference):
     folder = path.parent / "killed"
     words = [sys.executable, "-m", __spec__.name, path, folder]
     done = subprocess.run(words, capture_output=True, text=True)
@@ -152,7 +152,7 @@ def test_a_fit_whose_client_was_killed_resumes(client, path, alone):
     with pm.distributed(client), checkpointed(folder, resume=True):
         found = kinds(source(path))["points"]()
     assert len(list(folder.glob("pass_*"))) > PASSES_BEFORE_DEATH
-    assert found.tobytes() == alone["points"].tobytes()
+    assert found.tobytes() == reference["points"].tobytes()
 
 
 def main(path, folder):
@@ -169,7 +169,7 @@ def main(path, folder):
         kinds(source(path))["points"]()
 
 
-def test_a_full_disk_is_one_error_and_the_fit_resumes(client, path, alone):
+def test_a_full_disk_is_one_error_and_the_fit_resumes(client, path, reference):
     folder, fit = path.parent / "full", kinds(source(path))["points"]
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pm.distributed(client):
@@ -181,7 +181,7 @@ def test_a_full_disk_is_one_error_and_the_fit_resumes(client, path, alone):
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with checkpointed(folder, resume=True):
-            assert fit().tobytes() == alone["points"].tobytes()
+            assert fit().tobytes() == reference["points"].tobytes()
 
 
 def test_a_scheduler_that_is_gone_is_one_error():

@@ -84,7 +84,7 @@ class TripletEmbedding(TripletLearner):
         Probability ε of a lapse: a response that ignores the objects, with all
         alternatives equally probable. If there are lapses and ε is 0, the distances are
         too small. "auto" learns ε under the prior Beta(1, 10).
-    rater_spread : float > 0, default=0.5
+    rater_spread : float > 0, default=1.0
         Prior sd ω of the log sharpness of raters, if ``fit`` has ``raters``.
 
     Attributes
@@ -187,7 +187,7 @@ class TripletEmbedding(TripletLearner):
         raters : array-like of shape (N,), optional
             The rater of each response: a number or text. Raters then differ in
             sharpness: the log odds are multiplied by a factor of each rater. Distances
-            and probabilities are those of a typical rater, of factor 1. Default: raters
+            and probabilities describe a typical rater, with factor 1. Default: raters
             do not differ.
 
         Raises

@@ -38,7 +38,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
     max_iter: Count = 500
     odd_one_out: bool = False
     lapse_rate: Annotated[float, Number(0, 1, open_high=True)] | Literal["auto"] = 0.0
-    rater_spread: Positive = 0.5
+    rater_spread: Positive = 1.0
 
     def _solve(
         self,
@@ -108,10 +108,10 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
     @staticmethod
     def _one_each(raters: ArrayLike, data: Triplets) -> Shaped[np.ndarray, "N"]:
-        given, n = np.asarray(raters), len(data.anchor)
-        if given.shape != (n,):
-            raise ValueError(f"raters must have shape ({n},), got {given.shape}.")
-        return given
+        labels, n = np.asarray(raters), len(data.anchor)
+        if labels.shape != (n,):
+            raise ValueError(f"raters must have shape ({n},), got {labels.shape}.")
+        return labels
 
     def _draw(
         self,

@@ -256,7 +256,7 @@ def counts(
 
 def seed_and_total(
     *,
-    seed: int = 0,
+    seed: int,
     n_draws: int = 1000,
     n_chains: int | None = None,
     progress: bool | None = None,
