@@ -92,12 +92,12 @@ def bad_input() -> Generator[None]:
 def kept(checkpoint: Path | None, part: str) -> str:
     """Describe the files after an interrupted or failed run."""
     if checkpoint is None:
-        stores = " (--checkpoint stores draws during the run)" * (part == "block")
-        return f"existing files are complete{stores}"
+        stores = " (use --checkpoint to store draws during a run)" * (part == "block")
+        return f"all files that were written are complete{stores}"
     if not any(checkpoint.glob(f"{part}_*.npz")):
         return f"no {part} was saved in {checkpoint} yet"
     several = {"pass": "passes", "block": "blocks"}[part]
-    return f"{several} in {checkpoint} are complete; continue with --resume"
+    return f"the {several} in {checkpoint} are complete; use --resume to continue"
 
 
 def exit_code(
@@ -126,7 +126,7 @@ def exit_code(
 
 @contextmanager
 def noted() -> Generator[list[Warning]]:
-    """Show warnings as notes without the place in the code, and list them."""
+    """Show warnings as notes without their location in the code, and list them."""
     shown: list[Warning] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -166,7 +166,7 @@ def claim(
 
 
 def claim_file(path: Path, ending: str, *, force: bool) -> AbstractContextManager[None]:
-    """``claim`` one file, with a lock of that name; others may be written beside it."""
+    """``claim`` one file and lock only it, so that runs may share a folder."""
     if path.suffix.lower() != ending:
         raise ValueError(f"--out must end in {ending}, got {path.name!r}.")
     return claim(path.parent, (path.name,), force=force, lock=f".{path.name}.lock")

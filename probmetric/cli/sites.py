@@ -87,8 +87,8 @@ def community(
     places = [name for name in X if name.lower() in PLACES]
     if len(places) > 1 and options.coordinates is None and names is None:
         note(
-            f"columns {' and '.join(places)} are used as covariates. For geographic "
-            f"distance use --coordinates LON,LAT"
+            f"columns {' and '.join(places)} are used as covariates. To use geographic "
+            f"distance instead, add --coordinates LON,LAT"
         )
     place = str(existing(options.sites).resolve())
     content = [rows, species.to_numpy()]

@@ -19,8 +19,8 @@ ENVIRONMENT = {
 }
 """Environment of a worker: one thread, and freed blocks of rows stay in the process.
 
-With Dask's own threshold the pages of each block are mapped again, which doubles the
-time of a pass.
+With Dask's own threshold, the memory of each block is allocated again. A pass then
+takes twice as long.
 """
 
 SETTINGS = {

@@ -5,9 +5,9 @@ these sums, one file per pass. A resumed fit runs the same program, which reads 
 first passes instead of computing them. Sums have the same bits on any number of
 workers, so a fit may resume on another number.
 
-Each file is written atomically. It has the sums, the parameters at which they were
-computed, and the names of the step and of the data. It belongs to another run if the
-step or the data differ, or parameters differ by more than ``SAME``.
+Each file is written atomically. A file has the sums, the parameters of the pass, the
+name of the step and a hash of the data. A file belongs to another run if the step or
+the data differ, or if parameters differ by more than ``SAME``.
 """
 
 import json

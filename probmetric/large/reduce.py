@@ -36,7 +36,7 @@ from probmetric.precision import to_numpy
 from probmetric.typing import Array
 
 wait = jax.block_until_ready
-"""Wait for a step. Without it the reader outruns the steps and fills the memory."""
+"""Wait for a step. Otherwise blocks are read faster than used, and fill the memory."""
 
 
 def added[S](total: S, more: S) -> S:

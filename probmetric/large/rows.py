@@ -29,7 +29,7 @@ LARGE = 1 << 24
 
 
 def named(source: Source) -> View:
-    """Convert labels to text, as the names of classes in loaded data."""
+    """Convert labels to text, like the class names of loaded data."""
     return View(source, _named, source.name, weighted=source.weighted)
 
 
@@ -95,7 +95,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
-    """Return at most ``most`` rows by a hash; without labels they are one class."""
+    """Sample at most ``most`` rows by a hash. Without labels there is one class."""
     sample = sampled(source, most, seed=seed)
     y, names = np.zeros(len(sample.X), np.int64), ("",)
     if sample.labels is not None:

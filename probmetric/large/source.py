@@ -43,7 +43,7 @@ SAMPLE = 50_000
 """Approximate largest number of rows of a sample."""
 
 CHUNK = 2048
-"""Number of rows that a step processes at a time; blocks are multiples of it."""
+"""Number of rows that a step processes at a time. Block sizes are multiples of it."""
 
 ALIGNED = 64
 """Alignment in bytes of arrays that XLA does not copy."""
@@ -53,7 +53,8 @@ class Part(NamedTuple):
     """Consecutive rows of a source: location, first row, and number of rows.
 
     ``where`` is the location in messages. ``file`` is the number of the file. ``at`` is
-    the row group or the first row in this file. Messages count rows from ``start``.
+    the row group or the first row in this file. In messages, the first row of the part
+    has the number ``start``.
 
     Examples
     --------
@@ -224,7 +225,7 @@ def cut(n: int, d: int) -> list[tuple[int, int]]:
 
 
 def bins(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts of each of the ``BINS`` bins, by the middle of a part."""
+    """Divide parts among the ``BINS`` bins. The middle row of a part has its bin."""
     parts_of: list[list[Part]] = [[] for _ in range(BINS)]
     n = sum(part.rows for part in parts)
     before = 0
@@ -236,7 +237,7 @@ def bins(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def block_rows(source: Source) -> int:
-    """Return the number of rows per block that needs the least padding."""
+    """Return the number of rows of a block for which the least padding is needed."""
     d = max(n_features(source), 1)
     sizes = np.array([sum(p.rows for p in some) for some in bins(source.parts) if some])
     if not len(sizes):

@@ -35,7 +35,11 @@ from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
 class _Columns(NamedTuple):
-    """Scalers of results and of rows; rows; means, variances, standardized; live."""
+    """Column statistics: ``scaler`` of results, scaler ``inside`` EM, number of rows.
+
+    ``mean`` and ``variance`` are of standardized columns. ``live`` is False for
+    constant columns.
+    """
 
     scaler: Scaler
     inside: Scaler
@@ -131,7 +135,7 @@ def _of_groups(
     k: int,
     covariance: Covariance,
 ) -> TwoStagePrior:
-    """Return the default prior of groups that were collected."""
+    """Return the default prior for collected groups."""
     live = columns.live
     if sizes.max() < 2 or not are_few(len(sizes), live, k, covariance):
         return weak
