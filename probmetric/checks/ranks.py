@@ -165,12 +165,12 @@ def sbc(
 ) -> Ranks:
     """Rank true values among NUTS draws for simulated data sets.
 
-    Ranks are of every entry of every functional, and of ``log_likelihood``. An entry is
-    left out if another entry has the same ranks in every simulation (the other half of
-    a symmetric matrix). 400 simulations detect a common shift of a quarter of a
-    posterior sd among ten quantities. ``thin`` iterations per draw reduce the
-    correlation of draws, whose ranks would not be uniform. ``chunk`` is the number of
-    simulations per call.
+    Every entry of every functional and ``log_likelihood`` are ranked. An entry is left
+    out if another entry has the same ranks in every simulation (the other half of a
+    symmetric matrix). 400 simulations detect a common shift of a quarter of a posterior
+    sd among ten quantities. ``thin`` iterations per draw reduce the correlation of
+    draws, because ranks among correlated draws are not uniform. ``chunk`` is the number
+    of simulations per call.
     """
     n_simulations, n_draws, thin, n_warmup, chunk = check_counts(
         n_simulations=n_simulations,

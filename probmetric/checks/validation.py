@@ -5,7 +5,7 @@ example of your own NumPyro model and closed form. Exact claims *agree*, *disagr
 are *inconclusive*, which is not a pass. Approximations are *within* or *outside* their
 bound.
 
-It returns a ``Validation``: counts, one line, an exit code, and tables.
+The result is a ``Validation`` with counts, a summary, an exit code, and tables.
 """
 
 import time
@@ -242,9 +242,9 @@ def validate(
     progress : bool, optional
         Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        Probability that any statistical test of this call rejects a right claim. It is
-        divided equally among the tests of draws or ranks (Bonferroni), and within a
-        test among the compared numbers (Holm).
+        Probability that any statistical test of this call rejects a right claim.
+        ``alpha`` is divided equally among the tests of draws or ranks (Bonferroni), and
+        within a test among the compared numbers (Holm).
 
     Examples
     --------

@@ -25,8 +25,8 @@ class Calibration:
 
     ``table`` has the tests of ``ranks`` by ``uniformity``, and ``controls`` has the
     tests of each wrong posterior. Negative controls in ``left_out`` were not run,
-    because they are right for this model (shuffled observations, if rows are
-    exchangeable).
+    because they are not wrong for this model. For example, if rows are exchangeable,
+    shuffled observations have the same posterior.
     """
 
     model: str

@@ -73,4 +73,4 @@ invariants = {
     "names of the groups": renamed,
     "translation of points and prior mean": translated,
 }
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""
