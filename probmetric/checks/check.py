@@ -102,16 +102,15 @@ class Check:
         Exact claims should *agree* with the reference. Approximate claims should be
         *within* ``bound``: their distance from the reference is at most the bound.
     reference : callable
-        Function ``reference(problem)`` that computes values or draws. It should not use
-        the code under test. Use ``zero`` if all values must be zero, and ``uniform``
-        for ranks.
+        Function ``reference(problem)`` that computes values or draws, without the code
+        under test. Use ``zero`` if all values must be zero, and ``uniform`` for ranks.
     estimate : callable
         Function ``estimate(problem)`` that computes the claimed values, draws or ranks.
         *Values* are arrays by name. *Draws* are a Dataset or DataTree with dims chain
         and draw. *Ranks* are a result of ``checks.ranks.sbc``.
     controls : mapping of str to callable, optional
         Negative controls by name: wrong versions of ``estimate``, which the check must
-        reject. An exact check requires at least one.
+        reject. An exact check requires at least one negative control.
     rtol : float >= 0, default=1e-9
         Tolerance for values, relative to the largest entry of the reference array. Not
         used for draws.
@@ -212,8 +211,8 @@ def judge(
     ``entry`` and the columns reference, estimate, error, z, detectable (in posterior
     sd), khat and verdict. Columns that do not apply are NaN. The error is defined by
     ``compare_values``, or is the signed distance of ``within_bound``. The verdict is
-    "agree" or "disagree" for exact claims, "within" or "outside" for approximate ones,
-    or "inconclusive".
+    "agree" or "disagree" for exact claims, "within" or "outside" for approximate
+    claims, or "inconclusive".
     """
     if control is not None and control not in check.controls:
         raise ValueError(

@@ -157,7 +157,7 @@ def density(
 ) -> Check:
     """Claim that a closed-form log density and its gradient equal NumPyro's.
 
-    They are evaluated at ``points(problem)``. ``closed(problem)`` returns a function
+    Both are evaluated at ``points(problem)``. ``closed(problem)`` returns a function
     ``function(sites, *arguments) -> scalar`` at module level, and its arguments. Wrong
     claims use the same compiled program. ``changed`` maps the registered problem to the
     problem of the claim.

@@ -1,9 +1,9 @@
 """Judge a closed form against draws, entry by entry: agree, disagree or inconclusive.
 
 Each entry of each quantity has a reference value r with Monte Carlo error e (0 if r is
-exact). Its posterior draws have mean m̂, standard deviation s and effective sample size
-E of the *mean*. (The bulk effective size would give several times more false alarms for
-squares and log-normals.)
+exact). The posterior draws of the entry have mean m̂, standard deviation s and effective
+sample size E of the *mean*. (The bulk effective size would give several times more
+false alarms for squares and log-normals.)
 
     z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
 
@@ -226,8 +226,8 @@ def distance(
     """Measure the distance of approximate draws from reference draws.
 
     ``shift`` is the difference of the means in units of the reference sd.
-    ``log_sd_ratio`` is log(approximate sd / reference sd). Both have Monte Carlo
-    errors. R-hat and effective sample size describe the *reference*. For the
+    ``log_sd_ratio`` is log(approximate sd / reference sd). Both columns have Monte
+    Carlo errors. R-hat and effective sample size describe the *reference*. For the
     approximation, one chain of independent draws is enough. Equal constants have
     distance 0, and different constants have distance infinity.
     """

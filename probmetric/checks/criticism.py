@@ -158,16 +158,16 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model, or its draws, against its data.
 
     Use it before you trust a posterior: could the model have produced the data?
-    *Adequate* does not mean that the model is true. It means that the checks found no
-    discrepancy between model and data at this sample size. For error rates, and the
-    misfits that are detected, see Benchmarks: model_verdict. After fits to labels the
+    *Adequate* does not mean that the model is true. *Adequate* means that the checks
+    found no discrepancy between model and data at this sample size. For error rates and
+    detected misfits, see Benchmarks: model_verdict. After fits to labels the
     bands of the predictive checks may be too narrow. The bands allow for the dependence
     of pairs with the same first point, but not of pairs that share other points.
 
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted learner or its draws. Both have the same verdict, for any sampler.
+        Fitted learner, or its draws from any sampler, with the same verdict.
 
         - ``LCA``: the model of pairs, with P(same) = exp(-(b + dist²/2)). P(same) from
           class probabilities is not checked.

@@ -23,11 +23,11 @@ def compare_values(
 ) -> xr.Dataset:
     """Compare arrays by name: |estimate - reference| ≤ atol + rtol max|reference|.
 
-    The maximum is over finite entries. An infinity agrees only with an equal infinity,
-    and NaN with nothing. The columns reference and estimate are the values at their
-    largest difference. The error is relative to the largest entry of the reference. It
-    is absolute if this entry is 0, or if ``atol`` allows a larger difference than
-    ``rtol``. ``words`` are the verdicts for errors within and outside the tolerance.
+    The maximum is over finite entries. An infinity agrees only with an equal infinity.
+    NaN agrees with nothing. The columns reference and estimate are the values at their
+    largest difference. The error is relative to the largest entry of the reference. If
+    this entry is 0, or if ``atol`` allows a larger difference than ``rtol``, the error
+    is absolute. ``words`` are the verdicts for errors within and outside the tolerance.
     """
     if not reference:
         raise ValueError("reference must contain at least one quantity, got none")

@@ -345,7 +345,7 @@ def figures_of(
     P: Float[np.ndarray, "N *k"] | None,
     score: Float[np.ndarray, "N *k"],
 ) -> dict[str, float]:
-    """Evaluate probabilities of judgments, or only their order if P is None.
+    """Evaluate probabilities of judgments (only the order of scores if P is None).
 
     The Brier score and calibration error of triplets count each alternative, because no
     score may depend on the order of the alternatives in a table.
@@ -375,7 +375,7 @@ def figures_of(
 
 
 def answers_of(table: Table) -> np.ndarray:
-    """Return y as 0 and 1, or counts; 1 if a table of triplets has none."""
+    """Return y as 0 and 1, or counts. For triplets without the column y, return 1."""
     if "y" not in table.values:
         return np.ones(len(table.rows))
     y = np.asarray(table.values["y"], float)

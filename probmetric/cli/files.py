@@ -35,7 +35,7 @@ FILES: dict[str, tuple[str, ...]] = {
 """Files that each command may write."""
 
 LONGEST = 400
-"""Maximum length of a sentence on standard error; longer ones lose their middle."""
+"""Maximum length of a message on standard error. Longer messages are shortened."""
 
 
 class BadInput(Exception):
@@ -61,7 +61,7 @@ def sentence(error: BaseException) -> str:
 
 
 def write_table(table: DataFrame, out: Path | None) -> bool:
-    """Write a table to a CSV file, or to standard output; return whether to a file."""
+    """Write a table to a CSV file (return True), or to standard output."""
     if out is None:
         typer.echo(table.to_csv(index=False), nl=False)
         return False
@@ -139,7 +139,7 @@ def noted() -> Generator[list[Warning]]:
 
 
 def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
-    """Raise for existing files (links too) unless ``force``, and always for folders."""
+    """Raise if a file (or link) exists without ``force``, or if a folder exists."""
     existing = [folder / name for name in names if os.path.lexists(folder / name)]
     for path in existing:
         if not path.is_symlink() and not path.is_file():

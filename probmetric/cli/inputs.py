@@ -55,7 +55,7 @@ class Learner(Protocol):
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``name=value`` words. Values are Python literals, otherwise strings."""
+    """Parse ``name=value`` words. Values that are not Python literals are strings."""
     settings: dict[str, object] = {}
     words = {"none": None, "true": True, "false": False, "inf": float("inf")}
     for pair in pairs or ():
@@ -205,7 +205,7 @@ def describe(
 def describe_rows(
     source: Source, spec: DataSpec, most: int
 ) -> tuple[Dataset, dict[str, Any]]:
-    """Sample a dataset on disk and describe it; the hash is of the sample."""
+    """Sample a dataset on disk, and describe it with a hash of the sample."""
     data = sample_of(source, spec.name, most)
     # A pattern of files may be longer than a path.
     place = os.path.abspath(os.path.expanduser(spec.name))

@@ -1,6 +1,6 @@
 """Options of the commands, and the checks that need no heavy import.
 
-Each command has one dataclass. Its fields are typer options (``expand``), and the
+Each command has one dataclass. The fields are typer options (``expand``), and the
 command's file receives the dataclass as one object.
 """
 
@@ -454,7 +454,7 @@ class Report(Options):
 def expand[O: Options](
     options: type[O], command: Callable[[O], None]
 ) -> Callable[..., None]:
-    """Give a command the fields of its options as parameters (those of bases last)."""
+    """Give a command the fields of its options as parameters, inherited fields last."""
     hints, by_name = get_type_hints(options), {f.name: f for f in fields(options)}
     order = [name for kind in options.__mro__ for name in inspect.get_annotations(kind)]
 
@@ -478,7 +478,7 @@ def expand[O: Options](
 
 @contextmanager
 def first(options: Options) -> Generator[None]:
-    """Check all paths; exit with code 2 at a ValueError of the block."""
+    """Check all paths. Exit with code 2 if a check or the block raises ValueError."""
     try:
         with bad_input():
             for name, value in vars(options).items():
@@ -515,7 +515,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
 
 
 def sampling_method(options: Sample) -> str:
-    """Check --method; the jackknife has no draws, and is only for gdm."""
+    """Check --method. The jackknife requires gdm, and has no number of draws."""
     default = "jackknife" if options.sites is not None else None
     if options.model == "gdm" and (options.method or default) == "jackknife":
         return "jackknife"

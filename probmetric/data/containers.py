@@ -126,8 +126,8 @@ class Triplets(NamedTuple):
 class OddOneOut(Triplets):
     """Which of three objects X[anchor], X[near], X[far] is the odd one?
 
-    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. This is a
-    triplet with a third possible response: near and far are the nearest pair.
+    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. The data are
+    triplets with a third possible response: near and far are the nearest pair.
 
     Examples
     --------

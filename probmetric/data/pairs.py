@@ -1,7 +1,7 @@
 """Make pairs from class labels.
 
 Squared distances are sums of squared differences. The faster form ‖x‖² + ‖x'‖² - 2 x·x'
-has a rounding error of eps ‖x‖², which would break ties at random. It is used only for
+has a rounding error of eps ‖x‖², which would break ties at random. This form only makes
 shortlists, which are then ranked by differences. If rounding could exclude a neighbor
 from a shortlist, all distances of the query are computed. Distances that differ only by
 rounding are ties, ordered by index. Learners use ``from_rows``, whose pairs do not
@@ -374,7 +374,7 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
 
 
 def as_labels(pairs: Pairs) -> Pairs:
-    """Convert counts to weighted labels; pairs without trials are returned unchanged.
+    """Convert counts to weighted labels. Return pairs without trials unchanged.
 
     A pair with m judgments, of which y are *same*, and weight w is replaced by two
     pairs: one with y = 1 and weight w y, and one with y = 0 and weight w (m - y). Pairs

@@ -5,7 +5,7 @@ have m = Σ_s (n_is + n_js) units, of which y = 2 Σ_s min(n_is, n_js) are share
 dissimilarity D = 1 - y/m is Bray-Curtis for abundances and Sørensen for presence.
 
 Cover is not a number of units. A pair of sites with cover counts as one unit with the
-shared part 1 - D, as in R's gdm. It is stored as m = 10⁶ units of weight 10⁻⁶.
+shared part 1 - D, as in R's gdm. The pair is stored as m = 10⁶ units of weight 10⁻⁶.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
         Covariates of the sites.
     species : array-like of shape (n, S)
         Amount of each species at each site, ≥ 0. Every site must have at least one
-        species, because otherwise its dissimilarity is undefined.
+        species, because the dissimilarity of a site without species is undefined.
     measure : {"counts", "presence", "cover"}, default="counts"
         Meaning of ``species``. Use "counts" for integers: abundances, or presence as 0
         and 1 or booleans. "presence" counts each number above 0 as 1. Use "cover" for

@@ -25,7 +25,7 @@ def nearest_triplets(
     """Make triplets of each anchor, its targets and its impostors, all with y = 1.
 
     Each point is an anchor. Its targets are the ``n_targets`` nearest points of the
-    same class, and its impostors the ``n_impostors`` nearest points of other classes.
+    same class. Its impostors are the ``n_impostors`` nearest points of other classes.
     Triplets are ordered by anchor. X and labels are as in ``nearest_pairs``.
 
     Examples

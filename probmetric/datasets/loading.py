@@ -56,7 +56,7 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labeled data set. It can be unpacked as ``X, y = dataset``.
+    """A labeled data set, which can be unpacked as ``X, y = dataset``.
 
     ``y`` are class codes 0..C-1, and ``target_names`` the names of the classes.
     ``groups`` are codes 0..G-1 of the source of each row. ``label`` is the name of the
@@ -240,7 +240,7 @@ def load(
         Column of classes. Default: the column ``groups`` if set, otherwise the last
         column that is not dropped (in an NPZ file, the array y).
     groups : str, optional
-        Column with the source of each row. It is not used as a feature.
+        Column with the source of each row. This column is not used as a feature.
     sep : str, optional
         Column separator of text files, such as ";" or "tab". Default: a tab for .tsv,
         otherwise a comma.

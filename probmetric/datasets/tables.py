@@ -99,7 +99,7 @@ class TextFile(NamedTuple):
             raise ValueError(message or f"{expected} ({reason(error)})") from error
 
     def frame(self) -> pd.DataFrame:
-        """Parse the table; a first line of numbers is data, not names."""
+        """Parse the table. A first line that has only numbers is data, not names."""
         reading = self.reading
         head = self.parse(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
         self._check_split(head)

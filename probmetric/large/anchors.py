@@ -32,7 +32,7 @@ from probmetric.large.source import (
 
 
 class SourceReader(Reader):
-    """Read standardized rows of a source; setup takes a pass for labels and moments."""
+    """Read standardized rows of a source. Set-up passes read labels and moments."""
 
     def __init__(self, source: Source, *, standardize: bool) -> None:
         if not source.labeled or source.weighted:

@@ -1,6 +1,6 @@
 """Read some rows of data on disk: by row number, or a sample by hash.
 
-Memory holds the result and one block. Only parts with a chosen row are read.
+The result and one block are in memory. Only parts with a chosen row are read.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
 def picked(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool = True
 ) -> Chosen:
-    """Read rows by sorted, distinct numbers (only labels if not ``features``)."""
+    """Read rows by sorted, distinct numbers; without ``features`` read only labels."""
     rows = np.unique(rows).astype(np.intp)
     d = n_features(source) if features else 0
     X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0

@@ -1,4 +1,4 @@
-"""EM for grouped instances of data on disk; one pass collects the groups.
+"""EM for grouped instances of data on disk, which are collected in one pass.
 
 EM uses only the size n_i, the mean x̄_i and the scatter S_i = Σ_j e_ij e_ijᵀ of a group,
 where e_ij are residuals (Eqs. (1) and (3) of ``two_stage.groups``). One pass collects

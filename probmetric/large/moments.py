@@ -107,12 +107,12 @@ def _unchanged[S](params: object, moments: S) -> S:
 
 
 COLUMNS = Reduction(_columns, _unchanged, _joined_columns, _no_columns)
-"""Columns only; the parameters are not used."""
+"""Moments of columns only. The parameters are not used."""
 
 CLASSES = Reduction(
     _class_moments, _unchanged, _joined_classes, _no_classes, labeled=True
 )
-"""Columns and classes; the parameters are any array (c,), of one entry per class."""
+"""Moments of columns and classes. The parameters are any array with c entries."""
 
 
 def first_row(source: Source) -> Float[np.ndarray, "d"]:

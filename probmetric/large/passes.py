@@ -59,7 +59,7 @@ def checkpointed(
     Parameters
     ----------
     folder : path or None
-        Folder for the passes. It is created if it does not exist. None stores nothing.
+        Folder for the passes, created if it does not exist. None stores nothing.
     resume : bool
         Whether to use the stored passes, if there are any. The ``with`` block must run
         the same fits as the stopped run, in the same order, on the same data.

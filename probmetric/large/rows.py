@@ -1,8 +1,8 @@
 """Open data that commands read in chunks, and take a sample of the rows.
 
 Globs, folders of Parquet files and ``.npy`` files are always read in chunks. A single
-Parquet file is read in chunks if it has more than ``LARGE`` numbers. Smaller ones, text
-and NPZ files are loaded.
+Parquet file is read in chunks if it has more than ``LARGE`` numbers. Smaller Parquet
+files, text files and NPZ files are loaded.
 """
 
 from typing import Any, NamedTuple

@@ -7,7 +7,7 @@ are computed block by block, in an order that does not depend on the number of w
   added in order;
 * within a bin, blocks run across parts. All blocks of a source have one shape
   (``block_rows``), and the last block of a bin is padded with rows of weight 0
-  (``filled``): one compiled step is used for all blocks;
+  (``filled``), so one compiled step is used for all blocks;
 * the next block is read in a thread (``ahead``) into new buffers, because JAX may read
   a NumPy array after the call returns.
 
@@ -120,10 +120,10 @@ IMPLEMENTATIONS = {
 
 
 class Source(ABC):
-    """Data on disk (or arrays) that are read in chunks. ``pm.open`` returns one.
+    """Data on disk (or arrays) that are read in chunks, as ``pm.open`` returns them.
 
-    A subclass should set the attributes and define ``read``. It must support pickling
-    if a Dask cluster is used.
+    A subclass should set the attributes and define ``read``. For use on a Dask cluster,
+    it must support pickling.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class View(Source):
     """A source whose blocks are changed by ``change(block)`` when they are read.
 
     ``change`` must not add or remove rows, and on a Dask cluster it is pickled.
-    ``name`` must differ from the name of ``source``, unless the data count as the same.
+    ``name`` must differ from the name of ``source`` if checkpoints must differ.
     """
 
     def __init__(
@@ -479,7 +479,7 @@ _READER = _Reader()
 
 
 def ahead[T](items: Iterator[T]) -> Iterator[T]:
-    """Yield items while a thread computes the next one; raise its errors here."""
+    """Yield items while a thread computes the next item, and raise its errors."""
     end, thread = object(), _READER.pool
     coming = thread.submit(next, items, end)
     try:

@@ -1,7 +1,7 @@
 """Gaussian classes compared with their data: tails, skewness, clusters, labels.
 
-The model is "full", "tied" or "diagonal" (``models.gaussian_classes``). Its fit depends
-on the data only through the class sizes, the class means and scatter matrices
+Covariances are "full", "tied" or "diagonal" (``models.gaussian_classes``). A fit uses
+only these statistics of the data: the class sizes, the class means and scatter matrices
 S = Σ r rᵀ of the residuals r (for each class, pooled, or only the diagonals). The
 residuals of one S are U S^(1/2), where U has orthonormal columns. If classes are
 Gaussian,

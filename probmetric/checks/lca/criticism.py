@@ -1,7 +1,8 @@
 """LCA compared with its data: prior, binned pair labels, held-out P(same).
 
-Symbols as in ``inference.lca.likelihood``; θ = (vec W, log b), posterior covariance Σ =
-H⁻¹ at the mode θ̂ (Laplace), y_i with P_i = e^{-t_i}, learning rate η, weights w.
+Symbols are defined in ``inference.lca.likelihood``. θ = (vec W, log b) has the mode θ̂
+and the posterior covariance Σ = H⁻¹ (Laplace). Label y_i has P_i = e^{-t_i}, η is the
+learning rate, and w are weights.
 
 *Prior.* Under the model, the variance of a posterior mean about the prior mean is the
 prior variance minus the expected posterior variance. In units of the prior sd (c/√λ for

@@ -1,7 +1,7 @@
 """LCA's approximations compared with NUTS, and its calibration.
 
 The distance of Laplace's draws and of the variational guide from NUTS must stay within
-a bound of one posterior standard deviation. The distance is largest for b, because the
+the bound (in posterior sd) of the claim. The distance is largest for b, because the
 posterior of b is skewed.
 """
 

@@ -108,7 +108,7 @@ def _departure(scores: Float[np.ndarray, "s"]) -> float:
 
 
 def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
-    """Compare an observed site with its replicates (Eq. 2); None if all missing."""
+    """Compare an observed site with replicates (Eq. 2); None without observations."""
     x = np.ravel(draws["observed_data"][name].to_numpy()).astype(float)
     replicates = thinned(draws, N_REPLICATES)["posterior_predictive"].to_dataset()
     new = _flat(replicates[name])

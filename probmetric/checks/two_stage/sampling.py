@@ -76,7 +76,7 @@ def invariants_by_svi(problem: Problem[Groups]) -> xr.Dataset:
 
 
 def moments_of_new(problem: Problem[Groups]) -> Values:
-    """Return moments of two instances of one source, and of one of another."""
+    """Return moments of two instances of one source and of an instance of another."""
     p = near(problem)
     shared = np.einsum("k,kij->ij", p.weights, p.between)
     shared = shared + np.einsum("k,ki,kj->ij", p.weights, p.means, p.means)

@@ -47,7 +47,7 @@ def near(problem: Problem[Groups]) -> TwoStageParams:
 def log_parts(
     params: TwoStageParams, instances: Array, noise: Sequence[float]
 ) -> np.ndarray:
-    """Return log c_k p(rows | k) of one source, the noise of each times a factor."""
+    """Return log c_k p(rows | k) of one source; ``noise`` has a factor of W by row."""
     rows = np.asarray(instances)
     n, there = len(rows), ~np.isnan(rows).ravel()
     logs: list[float] = []
