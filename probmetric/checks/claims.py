@@ -249,8 +249,7 @@ def mode(
     """Claim that the gradient of NumPyro's density is zero at ``end(problem)``.
 
     The gradient in the sites ``names`` (default: all) is divided by
-    ``size_of(problem)``. ``changed`` maps the registered problem to the problem of the
-    claim.
+    ``size_of(problem)``. ``changed`` is described in ``density``.
     """
 
     def estimate(problem: Problem[Any], change: Change = same, **arguments: Any) -> Any:

@@ -13,8 +13,6 @@ normal, the mean of u changes by δ/(2√π). The test of the mean, Eq. (1), the
 stated power for a shift of
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
-
-References: see ``checks.ranks``.
 """
 
 from collections.abc import Mapping

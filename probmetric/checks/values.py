@@ -75,11 +75,10 @@ def within_bound(
 
     The bound limits |shift of the mean|, in posterior sd, and |log ratio of sd|. Each
     quantity q has two entries, "mean of q" and "log sd of q". The verdict is
-    inconclusive if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws. It
-    is also inconclusive if the bound is within three Monte Carlo errors of the
-    distance. If the distance is within the bound but the PSIS k-hat
-    (``draws.attrs["khat"]``) is 0.7 or more, the verdict is inconclusive, and the
-    attribute ``unreliable`` is True.
+    inconclusive if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws, or
+    if the bound is within three Monte Carlo errors of the distance. If only a PSIS
+    k-hat (``draws.attrs["khat"]``) of 0.7 or more prevents "within", the verdict is
+    inconclusive and the attribute ``unreliable`` is True.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)

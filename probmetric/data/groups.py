@@ -19,9 +19,8 @@ from probmetric.typing import Array
 class Stacks(NamedTuple):
     """Groups stacked by size: ``X[b]`` (G_b, n_b, d) has the G_b groups of size n_b.
 
-    ``w[b]`` (G_b,) are the weights of these groups. Sizes are static shapes in compiled
-    functions. ``seen[b]`` has the shape of ``X[b]`` and is False for missing entries
-    (NaN). ``seen`` is None if no entry is missing.
+    ``w[b]`` (G_b,) are the weights of these groups. ``seen[b]`` has the shape of
+    ``X[b]`` and is False for NaN. ``seen`` is None if no entry is missing.
     """
 
     X: tuple[Float[Array, "_ _ d"], ...]

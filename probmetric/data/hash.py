@@ -13,10 +13,8 @@ from jaxtyping import Float, Int
 from probmetric.typing import Array
 
 SAME = 1e-10
-"""Entries of a column are equal if they differ by less than this share of its range.
-
-Last bits are ignored, because the rounding of centers depends on the order of rows.
-"""
+"""Entries of a column are equal if they differ by less than this share of its range,
+because the rounding of centers and scales depends on the order of rows."""
 
 ROUNDS = 3
 """Refinements of the row hashes."""

@@ -41,8 +41,7 @@ def leave_out(
 ) -> tuple[Any, ...]:
     """Remove unlabeled rows from labels, and from arrays or frames of the same rows.
 
-    If ``unlabeled`` is None or "warn", nothing is removed. Labels and arrays may be
-    None.
+    If ``unlabeled`` is None or "warn", or if labels are None, nothing is removed.
     """
     if not leaves_out(unlabeled) or labels is None:
         return labels, *others

@@ -29,11 +29,8 @@ TASKS = 4
 """Number of tasks per worker and pass."""
 
 FREED = (32 << 20) - (1 << 16)
-"""Bytes that are allocated and freed before a task.
-
-glibc then keeps freed blocks of up to this size. Returning each block to the system
-would cost page faults.
-"""
+"""Bytes allocated and freed before a task. glibc then keeps freed blocks of this size,
+which avoids page faults."""
 
 
 class _State:

@@ -67,12 +67,9 @@ def checkpointed(
     Raises
     ------
     ValueError
-        If the folder has passes and ``resume`` is False.
-    ValueError
-        If another run has locked the folder.
-    ValueError
-        Within the ``with`` block, if a stored pass is unreadable or belongs to another
-        run.
+        If the folder has passes and ``resume`` is False, or if another run has locked
+        the folder. Within the ``with`` block, if a stored pass is unreadable or belongs
+        to another run.
     OSError
         Within the ``with`` block, if a pass cannot be written. Earlier passes remain
         valid.

@@ -72,8 +72,7 @@ def without_group(
     Raises
     ------
     ValueError
-        If ``group`` is out of range.
-        If there are fewer than two groups.
+        If ``group`` is out of range, or if there are fewer than two groups.
 
     Examples
     --------

@@ -86,8 +86,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
     Raises
     ------
     ValueError
-        If options of text files are set.
-        In the same cases as ``pm.open``.
+        If options of text files are set, and in the same cases as ``pm.open``.
     """
     check_no_text(how, name)
     refuse_unlabeled(how.unlabeled)

@@ -286,10 +286,8 @@ def filled(
     Raises
     ------
     ValueError
-        If a value is not finite.
-        If a weight is negative or not finite.
-        If a label is missing or not among the classes.
-        If ``source.read`` raises. Messages contain the file, row group, row and column.
+        If a value is not finite, a weight is negative or not finite, or a label is
+        missing or not among the classes. The message has the file, row and column.
     """
     shape = rows, n_features(source)
     X, y, w = aligned(shape), np.zeros(rows, np.int32), np.empty(rows)

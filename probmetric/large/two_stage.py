@@ -35,11 +35,7 @@ from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
 class _Columns(NamedTuple):
-    """Column statistics: ``scaler`` of results, scaler ``inside`` EM, number of rows.
-
-    ``mean`` and ``variance`` are of standardized columns. ``live`` is False for
-    constant columns.
-    """
+    """Statistics of columns. ``inside`` is the scaler of EM. Constants are not live."""
 
     scaler: Scaler
     inside: Scaler

@@ -41,11 +41,8 @@ def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
 
 
 N_WORLDS, N_POINTS, N_DRAWS, BLOCK = 1000, 20, 49, 200
-"""Numbers of simulations, points, draws, and simulations per compiled call.
-
-The simulations detect a common shift of 0.16 posterior sd among seven quantities. A
-wrong ν is easiest to detect with few points.
-"""
+"""Numbers of simulations, points, draws, and simulations per compiled call. They detect
+a common shift of 0.16 posterior sd among seven quantities."""
 
 
 def ranks_of_draws(

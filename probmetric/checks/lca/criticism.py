@@ -1,8 +1,7 @@
 """LCA compared with its data: prior, binned pair labels, held-out P(same).
 
-Symbols are defined in ``inference.lca.likelihood``. θ = (vec W, log b) has the mode θ̂
-and the posterior covariance Σ = H⁻¹ (Laplace). Label y_i has P_i = e^{-t_i}, η is the
-learning rate, and w are weights.
+Symbols are defined in ``inference.lca.likelihood``. θ = (vec W, log b) has mode θ̂ and
+covariance Σ = H⁻¹ (Laplace). P_i is e^{-t_i}, and η is the learning rate.
 
 *Prior.* Under the model, the variance of a posterior mean about the prior mean is the
 prior variance minus the expected posterior variance. In units of the prior sd (c/√λ for
