@@ -228,8 +228,8 @@ def report(options: Report) -> None:
     with first(options):
         if not options.folder.is_dir():
             raise ValueError(
-                f"DIR must be the output folder of a run (--out), got "
-                f"{str(options.folder)!r}."
+                "DIR must be the folder of a fit, sample, evaluate or validate run, "
+                f"got {str(options.folder)!r}."
             )
         check_new(options.folder, ("report.html",), force=True)
     _leave("report", options)

@@ -250,7 +250,8 @@ def check_features(
         todo = f". Select the columns with --features, in the order of {of}."
         level = next((name for name in wanted if "=" in name), None)
         if level is not None:
-            todo += f" If {level!r} is a level of a factor, select its column."
+            column = level.partition("=")[0]
+            todo += f" If {level!r} is a level of a factor, select {column!r}."
         todo = todo if set(wanted) <= set(features) else ""
         raise ValueError(f"data in {source} must have the {text}{todo}")
 

@@ -99,8 +99,8 @@ def load_sites(
         if lacking:
             more = f" and {len(lacking) - 1} more" * (len(lacking) > 1)
             raise ValueError(
-                f"{words}, got none for {lacking[0]!r}{more}. Add them, or remove the "
-                "sites from both tables"
+                f"{words}, got none for {lacking[0]!r}{more}. Add rows, or remove "
+                "these sites from both tables"
             )
     return Sites(X, community.loc[X.index])
 
