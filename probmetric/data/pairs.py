@@ -1,7 +1,7 @@
 """Make pairs from class labels.
 
 Squared distances are sums of squared differences. The faster form ‖x‖² + ‖x'‖² - 2 x·x'
-has a rounding error of eps ‖x‖², which would break ties at random. This form only makes
+has a rounding error of eps ‖x‖², which would break ties at random. This form is for
 shortlists, which are then ranked by differences. If rounding could exclude a neighbor
 from a shortlist, all distances of the query are computed. Distances that differ only by
 rounding are ties, ordered by index. Learners use ``from_rows``, whose pairs do not
@@ -207,8 +207,8 @@ def nearest_pairs(
     X, labels : array-like of shape (n, d), (n,)
         Points, and class labels of at least two classes.
     k, m : int, default=3
-        Number of neighbors of the same class (k) and of other classes (m). If a class
-        has fewer points, all of its points are used.
+        Number of neighbors of the same class (k) and of other classes (m). If there are
+        fewer points, all of these points are used.
     factor : array-like of shape (p, d), optional
         Linear map used to compute the distance ‖factor (x - x')‖. Default: Euclidean
         distance.

@@ -256,9 +256,9 @@ def load(
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Rows with this value in the label or group column of a file are ignored, such as
-        -1, or NaN for missing labels. With None or "warn", every label is a class. With
-        "warn", a label -1 also raises a warning.
+        Rows with this value, such as -1, in the label or group column of a file are
+        ignored. Use NaN for missing labels. With None or "warn", every label is a
+        class. With "warn", a label -1 also causes a warning.
     feature_names : sequence of str, optional
         Feature names of a fitted metric or learner, to use its levels of factors.
         Default: if ``label`` is set, columns of text whose values repeat are factors,

@@ -178,8 +178,8 @@ class Source(ABC):
 class View(Source):
     """A source whose blocks are changed by ``change(block)`` when they are read.
 
-    ``change`` must not add or remove rows, and on a Dask cluster it is pickled.
-    ``name`` must differ from the name of ``source`` if checkpoints must differ.
+    ``change`` must not add or remove rows. On a Dask cluster ``change`` is pickled. If
+    the data differ from ``source``, ``name`` must differ, because checkpoints use it.
     """
 
     def __init__(
