@@ -1,10 +1,11 @@
 """Checks of every learner's closed forms, and the comparisons that judge them.
 
 A ``Check`` has an independent reference, the package's estimate, and wrong claims
-(negative controls) that it must reject.
+(negative controls) that it must reject. In docstrings of estimates, "wrong: ..."
+describes the negative control.
 
 ``check``        ``Check``, ``Problem`` and ``judge``, which selects the comparison.
-``values``       values compared with values; a distance compared with its bound.
+``values``       values compared with values, and a distance with its bound.
 ``compare``      values or draws compared with draws: z, detectable shift, Holm.
 ``summary``      mean, sd, Monte Carlo error, R-hat and effective size of draws.
 ``validation``   ``validate``: checks of a model, and their verdicts.

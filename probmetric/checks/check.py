@@ -2,15 +2,15 @@
 
 ``probmetric validate`` and the contract tests only iterate over the ``Check``s of a
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset
-with dims chain, draw) or *ranks* (simulation-based calibration); ``judge`` compares
-them accordingly and returns one table for all.
+with dims chain, draw) or *ranks* (simulation-based calibration). ``judge`` compares
+both sides and returns a table with the same columns for all checks.
 
 =============  ==========  ====================================================
 reference      estimate    verdict
 =============  ==========  ====================================================
 values         values      largest error against ``rtol`` and ``atol``
-``zero``       values      the same, against zeros
-values, draws  the other   ``compare``: z, Holm, power
+``zero``       values      largest error against zeros
+values         draws       ``compare``: z, Holm's method, power (or draws and values)
 draws          draws       ``compare``, with the Monte Carlo error of both
 ``uniform``    ranks       ``uniformity`` of the ranks
 draws          draws       approximate: ``distance`` in posterior sd; k-hat below 0.7
@@ -36,7 +36,7 @@ COLUMNS = ("reference", "estimate", "error", "z", "detectable", "khat")
 """Numeric columns of the table that ``judge`` returns."""
 
 SETTINGS = "alpha", "tol", "z_crit", "unreliable", "bound"
-"""Attributes of the comparison that ``judge`` copies to its table."""
+"""Attributes of the comparison that ``judge`` copies to the table."""
 
 type Kind = Literal["exact", "approximate"]
 type Layer = Literal["algebra", "quadrature", "gradient", "sampling", "sbc"]
@@ -102,16 +102,15 @@ class Check:
         Exact claims should *agree* with the reference. Approximate claims should be
         *within* ``bound``: their distance from the reference is at most the bound.
     reference : callable
-        Function ``reference(problem)`` that computes values or draws. It should not use
-        the code under test. Use ``zero`` if all values must be zero, and ``uniform``
-        for ranks.
+        Function ``reference(problem)`` that computes values or draws, without the code
+        under test. Use ``zero`` if all values must be zero, and ``uniform`` for ranks.
     estimate : callable
         Function ``estimate(problem)`` that computes the claimed values, draws or ranks.
         *Values* are arrays by name. *Draws* are a Dataset or DataTree with dims chain
         and draw. *Ranks* are a result of ``checks.ranks.sbc``.
     controls : mapping of str to callable, optional
         Negative controls by name: wrong versions of ``estimate``, which the check must
-        reject. An exact check requires at least one.
+        reject. An exact check requires at least one negative control.
     rtol : float >= 0, default=1e-9
         Tolerance for values, relative to the largest entry of the reference array. Not
         used for draws.
@@ -182,7 +181,10 @@ class Check:
                 f"check {self.name!r}, got none"
             )
         if self.kind == "approximate" and self.bound is None:
-            raise ValueError(f"bound must be a number for {self.name!r}, got None")
+            raise ValueError(
+                f"bound must be a number for the approximate check {self.name!r}, got "
+                "None"
+            )
 
 
 # Constructors by the method of the reference: exact claims, then approximations.
@@ -204,13 +206,13 @@ def judge(
 ) -> xr.Dataset:
     """Evaluate both sides of a check, or a negative control, and compare them.
 
-    ``reference`` is the result of ``check.reference(problem)``, by default computed.
+    ``reference`` is the result of ``check.reference(problem)`` (default: computed).
     ``alpha`` is the false-alarm rate of a claim about draws or ranks. The table has dim
     ``entry`` and the columns reference, estimate, error, z, detectable (in posterior
     sd), khat and verdict. Columns that do not apply are NaN. The error is defined by
     ``compare_values``, or is the signed distance of ``within_bound``. The verdict is
-    "agree" or "disagree" for exact claims, "within" or "outside" for approximate ones,
-    or "inconclusive".
+    "agree" or "disagree" for exact claims, "within" or "outside" for approximate
+    claims, or "inconclusive".
     """
     if control is not None and control not in check.controls:
         raise ValueError(

@@ -2,17 +2,17 @@
 
 ==============  =====================================================================
 ``density``     a closed-form log density and its gradient equal NumPyro's
-``hessian``     a matrix of second derivatives equals the one of NumPyro's density
+``hessian``     a matrix of second derivatives equals the Hessian of NumPyro's density
 ``mode``        the gradient of NumPyro's density is zero at the fit
 ``nuts``        draws of a closed-form target equal NUTS draws of the NumPyro model
-``near``        draws of an approximation are within a bound of the reference's
+``near``        draws of an approximation are within a bound of reference draws
 ``calibrated``  ranks of simulation-based calibration are uniform
 ==============  =====================================================================
 
 A wrong claim (negative control) is usually a *change* of the problem, such as another
 prior, other data weights or swapped labels. The closed form of the changed problem is
-judged against the model of the right problem. Other wrong claims are keyword arguments
-of the closed form.
+compared with the model of the right problem. Other wrong claims pass keyword arguments
+to the closed form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +100,7 @@ def untempered(problem: Problem[Any]) -> Problem[Any]:
 def controls(
     estimate: Callable[..., Side], wrong: Wrong, **fewer: Any
 ) -> dict[str, Callable[[Problem[Any]], Side]]:
-    """Return an estimate's negative controls; ``fewer`` are arguments of all."""
+    """Return negative controls of an estimate, with ``fewer`` as arguments of each."""
     return {
         name: (
             partial(estimate, change=change, **fewer)
@@ -155,11 +155,11 @@ def density(
     changed: Change = same,
     **more: Any,
 ) -> Check:
-    """Claim that a closed-form log density is NumPyro's, value and gradient.
+    """Claim that a closed-form log density and its gradient equal NumPyro's.
 
-    Both are evaluated at ``points(problem)``. ``closed(problem)`` returns a
-    module-level ``function(sites, *arguments) -> scalar`` and its arguments, so wrong
-    claims share its compiled program. ``changed`` maps the registered problem to the
+    Both are evaluated at ``points(problem)``. ``closed(problem)`` returns a function
+    ``function(sites, *arguments) -> scalar`` at module level, and its arguments. Wrong
+    claims use the same compiled program. ``changed`` maps the registered problem to the
     problem of the claim.
     """
 
@@ -248,8 +248,8 @@ def mode(
 ) -> Check:
     """Claim that the gradient of NumPyro's density is zero at ``end(problem)``.
 
-    It is divided by ``size_of(problem)``, and is in the sites ``names`` (default: all).
-    ``changed`` maps the registered problem to the problem of the claim.
+    The gradient in the sites ``names`` (default: all) is divided by
+    ``size_of(problem)``. ``changed`` is described in ``density``.
     """
 
     def estimate(problem: Problem[Any], change: Change = same, **arguments: Any) -> Any:
@@ -327,7 +327,7 @@ def near(
     wide: float = 4.0,
     **more: Any,
 ) -> Check:
-    """Claim that draws are within ``bound`` of the reference's; wrong: spread out."""
+    """Claim that draws are within ``bound`` of reference draws; wrong: wider draws."""
     estimate = stretched(draws)
     wrong = {f"{wide:g} times too wide": partial(estimate, wide=wide)}
     return near_sampling(
@@ -348,10 +348,10 @@ def calibrated(
 ) -> Check:
     """Claim that ranks of true values among NUTS draws are uniform.
 
-    ``world()`` returns the data and the prior, which all simulations share. Only
-    the shape of the labels is used. In the wrong claim the data count twice. It has
-    ``n_wrong`` simulations. ``identified`` are the sites to rank (default: all), and
-    ``settings`` are arguments of ``ranks.sbc``.
+    ``world()`` returns the data and the prior, which all simulations share. Only the
+    shape of the labels is used. The wrong claim counts the data twice, in ``n_wrong``
+    simulations. ``identified`` are the sites to rank (default: all), and ``settings``
+    are arguments of ``ranks.sbc``.
     """
 
     def estimate(

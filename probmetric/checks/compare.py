@@ -1,30 +1,31 @@
 """Judge a closed form against draws, entry by entry: agree, disagree or inconclusive.
 
-Each entry of each quantity has posterior draws of mean m̂, standard deviation s and
-effective sample size E of the *mean* (with the bulk effective size, squares and
-log-normals would raise several times more false alarms), and a reference value r with
-Monte Carlo error e (0 when exact):
+Each entry of each quantity has a reference value r with Monte Carlo error e (0 if r is
+exact). The posterior draws of the entry have mean m̂, standard deviation s and effective
+sample size E of the *mean*. (The bulk effective size would give several times more
+false alarms for squares and log-normals.)
 
     z = (m̂ - r) / mcse,    mcse² = s²/E + e².                                   (1)
 
 For a skewed quantity m̂ and s are correlated, z has one heavy tail, and the false-alarm
-rate is up to four times the nominal one. With q the skewness of m̂ - r, which is γ/√E
-for draws of skewness γ and an exact r, Hall's monotone transformation removes this
+rate is up to four times the nominal rate. Let q be the skewness of m̂ - r, which is γ/√E
+for draws of skewness γ and an exact r. Hall's monotone transformation removes this
 skewness to the next order:
 
     t = z + q z²/3 + q² z³/27 + q/6.                                            (2)
 
 If |q| is above ``MOST_SKEW``, the correction is not enough, and the entry is
-inconclusive. The m two-sided p-values of t are adjusted by Holm's method (``holm``), so
-that all entries together raise a false alarm with probability at most α. The smallest
-shift detected with the stated power is, in posterior sd,
+inconclusive. The m two-sided p-values of t are adjusted by Holm's method (``holm``).
+The probability of any false alarm among all entries is then at most α. With normal
+quantiles z_p, the smallest shift detected with probability ``power``, in posterior sd,
+is
 
     detectable = (z_{1-α/(2m)} + z_{power}) mcse / s.                           (3)
 
 An entry *disagrees* if its adjusted p-value is below α. Otherwise it *agrees* if the
-detectable shift (3) is at most ``tol``, and is *inconclusive* if not. It is also
-*inconclusive* if R-hat is too large or E too small for Eq. (1). ``overall`` is the most
-severe verdict.
+detectable shift (3) is at most ``tol``, and is *inconclusive* if the shift is larger.
+An entry is also *inconclusive* if R-hat is too large or E too small for Eq. (1).
+``overall`` is the most severe verdict.
 
 References
 ----------
@@ -224,11 +225,11 @@ def distance(
 ) -> xr.Dataset:
     """Measure the distance of approximate draws from reference draws.
 
-    ``shift`` is the difference of the means in sd of the reference, ``log_sd_ratio``
-    the natural log of approximate over reference sd, both with Monte Carlo errors.
-    R-hat and effective sample size describe the *reference*. One chain of
-    independent draws is enough for the approximation. Equal constants have distance 0,
-    others an infinite one.
+    ``shift`` is the difference of the means in units of the reference sd.
+    ``log_sd_ratio`` is log(approximate sd / reference sd). Both columns have Monte
+    Carlo errors. R-hat and effective sample size describe the *reference*. For the
+    approximation, one chain of independent draws is enough. Equal constants have
+    distance 0, and different constants have distance infinity.
     """
     other = select(reference, None, "reference")
     table = align(other, select(draws, list(other), "draws", min_chains=1), "draws")

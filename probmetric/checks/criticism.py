@@ -1,8 +1,8 @@
 """``check_model``: could the model have produced the data? One of three verdicts.
 
-A closed form that agrees with sampling is right under the model and its prior. The
-function ``check_model`` compares the model with the data. Statistics that the fit
-matches by construction, such as class means, are not compared. The parts are
+``validate`` checks that formulas are right under a model and its prior. ``check_model``
+checks that the model fits the data. Statistics that the fit matches by construction,
+such as class means, are not compared. The parts are
 
 LCA             *prior*, *predictive* (labels by distance), *location* (labels by
                 place), and *calibration* (labels of held-out pairs);
@@ -10,9 +10,9 @@ Gaussian classes  *tails*, *skewness*, *clusters*, *labels*, and *covariances* (
                 *correlations* (diagonal);
 other draws     *prior* and *predictive*.
 
-A learner with ``ModelSpec.criticism`` and its draws have the same verdict, because it
-is computed from data, prior and mode. The function returns a ``Finding`` per part, with
-a p-value and a size. A part is
+A learner with ``ModelSpec.criticism`` and its draws have the same verdict, because the
+verdict is computed from data, prior and mode. ``criticism`` returns a ``Finding`` for
+each part, with a p-value and a size. A part is
 
     adequate   p ≥ ALPHA after Holm over the parts,
     conflict   p < ALPHA_CONFLICT and the size is large enough to matter,        (1)
@@ -158,16 +158,16 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model, or its draws, against its data.
 
     Use it before you trust a posterior: could the model have produced the data?
-    *Adequate* does not mean that the model is true. It means that the checks found no
-    discrepancy between model and data at this sample size. For error rates, and the
-    misfits that are detected, see Benchmarks: model_verdict. After fits to labels the
-    bands of the predictive checks may be too narrow. They allow for the dependence of
-    pairs with the same first point, but not of pairs that share other points.
+    *Adequate* does not mean that the model is true. *Adequate* means that the checks
+    found no discrepancy between model and data at this sample size. For error rates and
+    detected misfits, see Benchmarks: model_verdict. After fits to labels the
+    bands of the predictive checks may be too narrow. The bands allow for the dependence
+    of pairs with the same first point, but not of pairs that share other points.
 
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted learner or its draws. Both have the same verdict, for any sampler.
+        Fitted learner, or its draws from any sampler, with the same verdict.
 
         - ``LCA``: the model of pairs, with P(same) = exp(-(b + dist²/2)). P(same) from
           class probabilities is not checked.
@@ -182,7 +182,7 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     -------
     ModelVerdict
         ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
-        or "conflict". ``print`` shows each part, and a remedy unless it is adequate.
+        or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Claims that LCA with groups and LCA with point effects share.
 
 Density, modes and Laplace's density of the spread ω are compared with NumPyro's
-density, its gradient and its Hessian; draws with NUTS; and ranks by simulation (SBC).
+density, gradient and Hessian. Draws are compared with NUTS draws. Simulation (SBC)
+checks the calibration.
 """
 
 from collections.abc import Callable
@@ -52,7 +53,7 @@ SPREADS = (0.1, 0.4, 0.9)
 
 
 def fit_problem(problem: Problem[Pairs]) -> Fit:
-    """Fit a problem: its spread, then the rest."""
+    """Fit the spread of a problem, then the other parameters."""
     return fit(problem.data, problem.prior, **problem.options)
 
 
@@ -93,7 +94,7 @@ def _mode(problem: Problem[Pairs], spread: float) -> Mode:
 
 
 def _spread_score(problem: Problem[Pairs], factor: float = 1.0) -> Values:
-    """Compute the score of ω by central differences, in posterior sd; 0 at an end."""
+    """Compute the score of ω by central differences, in posterior sd; 0 if ω = 0."""
     spread = float(fit_problem(problem).params.spread)
     spread = spread if factor == 1.0 else max(factor * spread, 0.5)
     if spread == 0:
@@ -137,7 +138,7 @@ def effect_claims(
     slow: bool,
     **calibration: Any,
 ) -> tuple[Check, ...]:
-    """Return the claims about a model; ``shown`` selects values of its draws."""
+    """Return the claims about a model; ``shown`` selects the values to compare."""
     names = ("W", "log_b", effect.name)
     another = {"another prior width": prior_times(lam=1.01)}
 

@@ -61,7 +61,7 @@ def _matrix(problem: Problem[Pairs]) -> np.ndarray:
 
 
 def _ceiling(problem: Problem[Pairs]) -> Values:
-    """Return the bound κ λ_max(G(u)) from u alone: Eq. (3) of ``eig_dml.fit``."""
+    """Return the bound κ λ_max(G(u)) from u only: Eq. (3) of ``eig_dml.fit``."""
     far, _ = _pairs_of(problem, 0)
     G = far.T @ (problem.params.u[:, None] * far)
     top = eigh(G, _budget_matrix(problem), eigvals_only=True)[-1]

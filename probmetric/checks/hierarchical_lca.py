@@ -63,7 +63,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
 
 
 invariants = {**OF_PAIRS, "names of the groups": renamed}
-"""Changes of a problem that must leave the common metric as it was."""
+"""Changes of a problem that must not change the common metric."""
 
 
 def _shown(pairs: Pairs, values: dict[str, Any]) -> xr.Dataset:

@@ -45,7 +45,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
 
 
 def fit_problem(problem: Problem[Labeled]) -> Fit:
-    """Fit a problem with every direction there is."""
+    """Fit a problem with the maximum number of directions."""
     return fit(problem.data, problem.prior)
 
 

@@ -14,19 +14,19 @@ from probmetric.typing import Array
 
 
 def toy(seed: int) -> Problem[Distances]:
-    """Distances of 40 points in three dimensions, off the origin."""
+    """Compute distances of 40 points in three dimensions, not centered at 0."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 3)) * [3.0, 2.0, 1.0] + 5.0
     return _fitted(f"simulated, seed {seed}", X)
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Distances]:
-    """Embed a standardized data set in as many dimensions as it has; no label used."""
+    """Embed standardized data in d dimensions, without labels."""
     return _fitted("data", standardized(X, y)[0])
 
 
 def fit_problem(problem: Problem[Distances]) -> Fit:
-    """Embed in as many dimensions as the points had."""
+    """Embed in the number of dimensions of the points."""
     return fit(problem.data, **problem.options)
 
 

@@ -69,7 +69,7 @@ def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Pairs]:
 
 
 invariants = {**OF_PAIRS, "order of the points": renumbered}
-"""Changes of a problem that must leave the metric as it was."""
+"""Changes of a problem that must not change the metric."""
 
 
 def _curvature(problem: Problem[Pairs], at: Sites) -> np.ndarray:

@@ -46,7 +46,7 @@ def random_pairs(rng: np.random.Generator, n: int, size: int, d: int = 3) -> Pai
 
 
 MEAN = np.array([[0.8, 0.0, 0.3], [-0.2, 0.7, 0.0]])
-"""Prior mean of maps to the plane that are not neutral in any entry."""
+"""Prior mean of maps to the plane, not proportional to the identity."""
 
 COMMON = LCAPrior(MEAN, c=0.8, lam=2.0, b_shape=1.5, b_rate=0.7)
 

@@ -6,9 +6,9 @@ the rank of the true value among the draws is uniform for every quantity. All
 simulations run in one compiled program, ``n_simulations`` fits of NUTS one after the
 other.
 
-Ties with the true value are broken at random, so ranks of discrete quantities are
-uniform, too. A quantity that does not vary has no rank. It is right if it always equals
-the true value.
+Ties with the true value are broken at random, so ranks of discrete quantities are also
+uniform. A quantity whose draws do not vary has no rank. The quantity is right if its
+draws always equal the true value.
 
 The log likelihood is always among the ranked quantities. Without it a "posterior" that
 ignores the data (the prior itself) passes: its ranks of parameters are uniform too.
@@ -24,8 +24,8 @@ program. SBC must reject them:
 
 *posterior = prior*      η = 0: the data are ignored;
 *η = 2*                  the data count twice;
-*shuffled observations*  x' is x with its rows permuted. It is left out if the log
-                         likelihood does not change, as for exchangeable rows.
+*shuffled observations*  x' is x with its rows permuted. This control is left out if the
+                         log likelihood does not change (exchangeable rows).
 
 References
 ----------
@@ -165,12 +165,12 @@ def sbc(
 ) -> Ranks:
     """Rank true values among NUTS draws for simulated data sets.
 
-    Ranks are of every entry of every functional, and of ``log_likelihood``. An entry is
-    left out if another entry has the same ranks in every simulation (the other half of
-    a symmetric matrix). 400 simulations detect a common shift of a quarter of a
-    posterior sd among ten quantities. ``thin`` iterations per draw reduce the
-    correlation of draws, whose ranks would not be uniform. ``chunk`` is the number of
-    simulations per call.
+    Every entry of every functional and ``log_likelihood`` are ranked. An entry is left
+    out if another entry has the same ranks in every simulation (the other half of a
+    symmetric matrix). 400 simulations detect a common shift of a quarter of a posterior
+    sd among ten quantities. ``thin`` iterations per draw reduce the correlation of
+    draws, because ranks among correlated draws are not uniform. ``chunk`` is the number
+    of simulations per call.
     """
     n_simulations, n_draws, thin, n_warmup, chunk = check_counts(
         n_simulations=n_simulations,
@@ -195,7 +195,7 @@ def sbc(
 
 
 def _distinct(ranked: Mapping[str, _Ranked], n_draws: int) -> Ranks:
-    """Name every entry; drop exact repetitions of an earlier one."""
+    """Name every entry, and drop entries with the same ranks as an earlier entry."""
     rows: Arrays = {}
     constants: dict[str, bool] = {}
     rank_rows: set[tuple[bytes, bool | None]] = set()
@@ -247,7 +247,7 @@ class World(NamedTuple):
 
 
 class Simulation(NamedTuple):
-    """Simulations of a model, and the target to rank in them; call it for ranks."""
+    """Simulations of a model, and the target to rank. Call the object for ranks."""
 
     target: Target
     story: Story
@@ -255,7 +255,7 @@ class Simulation(NamedTuple):
     dtype: str
 
     def __call__(self, wrong: str = "", **settings: Any) -> Ranks:
-        """Return the ranks of the posterior, or of a wrong one by name."""
+        """Return the ranks of the posterior, or of a wrong posterior by name."""
         power, shuffled = CONTROLS.get(wrong, (1.0, False))
         world = self.world._replace(
             power=np.asarray(power), shuffled=np.asarray(shuffled)

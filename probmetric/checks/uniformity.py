@@ -7,14 +7,12 @@ With u = (rank + ½)/(L + 1) of N simulations, each quantity has two tests:
     mean:   z = (ū - ½) / √(v/N),    v = L(L + 2) / (12 (L + 1)²);              (1)
     shape:  χ² = Σ_bins (count - expected)² / expected.                         (2)
 
-By Holm's method, the tests of all quantities share one family-wise false-alarm rate.
+Holm's method controls the family-wise false-alarm rate of the tests of all quantities.
 If every posterior mean is shifted by the same δ posterior sd, and posteriors are
 normal, the mean of u changes by δ/(2√π). The test of the mean, Eq. (1), then has the
 stated power for a shift of
 
     detectable = 2√π (z_{1-α/(2m)} + z_{power}) √(v/N).                         (3)
-
-References: see ``checks.ranks``.
 """
 
 from collections.abc import Mapping
@@ -69,12 +67,12 @@ def uniformity(
     -------
     Dataset
         Table with dim ``entry``: "mean rank of q" and "shape of ranks of q" for each
-        quantity q. The ``estimate`` of the first is the mean of u = (rank + ½)/(n_draws
-        + 1), and of the second χ². ``reference`` is the expected value. The other
-        columns are z, p_holm (adjusted p-value), detectable (smallest detectable shift)
-        and verdict. A row is "inconclusive" if there are too few simulations to detect
-        ``tol``, or to expect five ranks in every bin. The attributes are alpha, power,
-        tol, m (number of tests that Holm's method corrects for), n_simulations,
+        quantity q. For "mean rank", ``estimate`` is the mean of u = (rank + ½)/(n_draws
+        + 1). For "shape", ``estimate`` is χ². ``reference`` is the expected value. The
+        other columns are z, p_holm (adjusted p-value), detectable (smallest detectable
+        shift) and verdict. A row is "inconclusive" if there are too few simulations to
+        detect ``tol``, or to expect five ranks in a bin. The attributes are alpha,
+        power, tol, m (number of tests that Holm's method corrects for), n_simulations,
         n_needed (number of simulations that is enough) and verdict (the most severe).
 
     Examples

@@ -5,7 +5,7 @@ example of your own NumPyro model and closed form. Exact claims *agree*, *disagr
 are *inconclusive*, which is not a pass. Approximations are *within* or *outside* their
 bound.
 
-It returns a ``Validation``: counts, one line, an exit code, and tables.
+The result is a ``Validation`` with counts, a summary, an exit code, and tables.
 """
 
 import time
@@ -98,10 +98,10 @@ class Validation:
     def verdict(self) -> str:
         """Return the most severe verdict: "agree", "disagree" or "inconclusive".
 
-        For negative controls it is "rejected" if all were rejected, otherwise "missed".
-        Without any claim it is "inconclusive". It ignores approximations within their
-        bound whose k-hat is 0.7 or more, because the reference draws do not depend on
-        the approximation.
+        For negative controls the verdict is "rejected" if all were rejected, otherwise
+        "missed". Without any claim the verdict is "inconclusive". Approximations within
+        their bound whose k-hat is 0.7 or more are ignored, because the reference draws
+        do not depend on the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -120,10 +120,10 @@ class Validation:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 only if all exact claims agree and all approximations are within.
+        """Return 0 if all exact claims agree and all approximations are within bounds.
 
-        Approximations that are inconclusive only by k-hat are ignored. For negative
-        controls the code is 1 if all were rejected and 0 if any was missed.
+        Otherwise return 1. Approximations that are inconclusive only because of k-hat
+        are ignored. For negative controls, return 1 if all were rejected, otherwise 0.
         """
         return int(self.verdict not in ("agree", "missed"))
 
@@ -242,9 +242,9 @@ def validate(
     progress : bool, optional
         Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        Probability that any statistical test of this call rejects a right claim. It is
-        divided equally among the tests of draws or ranks (Bonferroni), and within a
-        test among the compared numbers (Holm).
+        Probability that any statistical test of this call rejects a right claim.
+        ``alpha`` is divided equally among the tests of draws or ranks (Bonferroni), and
+        within a test among the compared numbers (Holm).
 
     Examples
     --------

@@ -23,11 +23,11 @@ def compare_values(
 ) -> xr.Dataset:
     """Compare arrays by name: |estimate - reference| ≤ atol + rtol max|reference|.
 
-    The maximum is over finite entries. An infinity agrees only with an equal infinity,
-    and NaN with nothing. The columns reference and estimate are the values at their
-    largest difference. The error is relative to the largest entry of the reference. It
-    is absolute if this entry is 0, or if ``atol`` allows a larger difference than
-    ``rtol``. ``words`` are the verdicts for errors within and outside the tolerance.
+    The maximum is over finite entries. An infinity agrees only with an equal infinity.
+    NaN agrees with nothing. The columns reference and estimate are the values at their
+    largest difference. The error is relative to the largest entry of the reference. If
+    this entry is 0, or if ``atol`` allows a larger difference than ``rtol``, the error
+    is absolute. ``words`` are the verdicts for errors within and outside the tolerance.
     """
     if not reference:
         raise ValueError("reference must contain at least one quantity, got none")
@@ -74,11 +74,11 @@ def within_bound(
     """Compare an approximation's distance from reference draws with a bound.
 
     The bound limits |shift of the mean|, in posterior sd, and |log ratio of sd|. Each
-    quantity has two entries, "mean of q" and "log sd of q". The verdict is inconclusive
-    if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws, if the bound is
-    within three Monte Carlo errors of the distance, or if the distance is within the
-    bound but the PSIS k-hat (``draws.attrs["khat"]``) is 0.7 or more. The attribute
-    ``unreliable`` is True if only k-hat prevents "within".
+    quantity q has two entries, "mean of q" and "log sd of q". The verdict is
+    inconclusive if the reference has R-hat ≥ 1.01 or fewer than 400 effective draws, or
+    if the bound is within three Monte Carlo errors of the distance. If only a PSIS
+    k-hat (``draws.attrs["khat"]``) of 0.7 or more prevents "within", the verdict is
+    inconclusive and the attribute ``unreliable`` is True.
     """
     table = distance(reference, draws)
     usable = (table["rhat"] < 1.01) & (table["ess"] >= ESS_MIN)

@@ -1,8 +1,8 @@
 """Judgments about points: tables of pairs or triplets, fits to them, and scores.
 
-A line of the table refers to rows of ``--data`` by number from 0: two for a pair, three
-for a triplet or an odd-one-out response, four for a quadruplet. Objects without
-features are only numbers.
+A line of the table contains row numbers of ``--data``, counted from 0: two for a pair,
+three for a triplet or an odd-one-out response, four for a quadruplet. Objects without
+features have only a number.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ COLUMNS = {
     "quadruplets": (("anchor", "near", "other", "far"), (), ("y", "weight", "rater")),
     "odd_one_out": (("object1", "object2", "odd"), (), ("weight", "rater")),
 }
-"""Columns of a table: numbers of rows, required values, and optional values."""
+"""Columns by kind of table: row numbers, other required columns, optional columns."""
 
 ALIASES = (
     {"head": "anchor", "winner": "near", "loser": "far"},
@@ -52,11 +52,11 @@ ALIASES = (
 """Names of the columns of triplets in other programs."""
 
 ARGUMENTS = {"weight": "sample_weight", "rater": "raters"}
-"""Arguments of a fit for columns of another name."""
+"""Arguments of ``fit`` whose names differ from the column."""
 
 
 class Table(NamedTuple):
-    """A table of judgments: rows (N, 2), (N, 3) or (N, 4), and arguments of a fit."""
+    """A table of judgments: row numbers (N, 2), (N, 3) or (N, 4), and fit arguments."""
 
     kind: str
     rows: Int[np.ndarray, "N k"]
@@ -79,7 +79,7 @@ class Answered(NamedTuple):
 def read_table(
     name: str, how: Reading = AS_IS, option: str = "--answers", *, answers: bool = True
 ) -> Table:
-    """Read a table of judgments, or of questions; the columns determine the kind."""
+    """Read judgments, or pairs without y to judge. The columns determine the kind."""
     path = existing(name, option)
     if leaves_out(how.unlabeled):
         why = f"{option}, because its row numbers count all rows of --data"
@@ -91,8 +91,8 @@ def read_table(
     wanted += "for triplets; anchor, near, far, other for quadruplets; or object1, "
     wanted += "object2, odd for odd-one-out responses"
     if answers:
-        wanted += " (optional: weight; trials for pairs; y for triplets, quadruplets; "
-        wanted += "rater for all but pairs)"
+        wanted += " (optional columns: weight; for pairs trials; for triplets and "
+        wanted += "quadruplets y; for judgments other than pairs rater)"
     if not isinstance(frame, pd.DataFrame) or not len(frame):
         raise ValueError(f"{wanted}, got no table in {path.name}.")
     frame = frame.drop(columns=[name for name in how.drop if name in frame])
@@ -132,7 +132,7 @@ def _labels(frame: pd.DataFrame, name: str, path: Path, option: str) -> np.ndarr
     (missing,) = np.nonzero(frame[name].isna().to_numpy())
     if len(missing):
         raise ValueError(
-            f"{option} must have a label in every row, got a missing one in column "
+            f"{option} must have a label in every row, got a missing value in column "
             f"{name}, row {missing[0]} of {path.name}. Correct this entry."
         )
     return np.array([spelled(value) for value in frame[name]])
@@ -166,7 +166,7 @@ def check_rows(table: Table, n: int, data: str, option: str = "--answers") -> No
 
 
 def check_answers(estimator: Learner, answers: str | None) -> None:
-    """Raise if objects without features have no judgments."""
+    """Raise if a learner of objects without features has no judgments."""
     if answers is None and without_points(estimator):
         raise ValueError(
             f"--answers must be a table of triplets for {type(estimator).__name__}, "
@@ -205,9 +205,9 @@ def about_points(
 ) -> Answered:
     """Join judgments with their points.
 
-    ``objects`` is None if there are points, otherwise the minimum number of objects
-    without features, of a learner or metric called ``name``. ``known`` are the names of
-    its objects.
+    ``objects`` is None if there are points. For objects without features, it is their
+    minimum number. ``name`` is the name of the learner or metric in errors, and
+    ``known`` are the names of its objects.
     """
     place = str(table.path.resolve())
     if objects is not None:
@@ -247,8 +247,8 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
         fit = None
     if fit is None:
         raise ValueError(
-            f"--answers must not contain {kind} for {name}, which does not support "
-            "them. Use another learner."
+            f"--answers must not contain {kind} for {name}, because it does not learn "
+            f"from {kind}. Use another learner."
         )
     lacking = table.values.keys() - signature(fit).parameters.keys()
     if lacking:
@@ -260,7 +260,7 @@ def _fit_of(estimator: Learner, table: Table) -> Callable[..., object]:
 
 
 def fit_answers(estimator: Learner, data: Answered) -> None:
-    """Fit an estimator to judgments; the points are its preprocessor."""
+    """Fit an estimator to judgments. The points are passed as its preprocessor."""
     fit, table = _fit_of(estimator, data.table), data.table
     if table.kind != "pairs":
         estimator.set_params(odd_one_out=table.kind == "odd_one_out")
@@ -300,11 +300,12 @@ def probabilities(
 ) -> tuple[Float[np.ndarray, "N *k"] | None, Float[np.ndarray, "N *k"], str]:
     """Compute P of judgments, a score, and the reason if P is None.
 
-    For pairs, P (N,) is the probability of *same*, and the score minus the distance.
+    For pairs, P (N,) is the probability of *same*, and the score is minus the distance.
     For triplets, P (N, K) has the probability of each response, in the order of y, and
     the score (N, K) is minus the distance of each alternative. P is averaged over
-    draws. ``lapse_rate`` is None unless squared distances are in units of log odds, as
-    after a fit to triplets. ``sharpness`` are factors of the log odds. Default: 1.
+    draws. After a fit to triplets, squared distances are in units of log odds, and
+    ``lapse_rate`` is a number. For other metrics it is None, and P of triplets is None.
+    ``sharpness`` multiplies the log odds. Default: 1.
     """
     X = np.eye(int(getattr(metric, "n_features"))) if data.X is None else data.X  # noqa: B009
     ends = [X[rows] for rows in data.table.rows.T]
@@ -344,7 +345,7 @@ def figures_of(
     P: Float[np.ndarray, "N *k"] | None,
     score: Float[np.ndarray, "N *k"],
 ) -> dict[str, float]:
-    """Evaluate probabilities of judgments, or only their order if P is None.
+    """Evaluate probabilities of judgments (only the order of scores if P is None).
 
     The Brier score and calibration error of triplets count each alternative, because no
     score may depend on the order of the alternatives in a table.
@@ -374,7 +375,7 @@ def figures_of(
 
 
 def answers_of(table: Table) -> np.ndarray:
-    """Return y as 0 and 1, or counts; 1 if a table of triplets has none."""
+    """Return y as 0 and 1, or counts. For triplets without the column y, return 1."""
     if "y" not in table.values:
         return np.ones(len(table.rows))
     y = np.asarray(table.values["y"], float)
@@ -391,7 +392,7 @@ def learned_rows(data: Answered | Community | Dataset | Source) -> np.ndarray | 
 
 
 def judged_rows(data: Answered) -> np.ndarray:
-    """Points of each judgment, in a row; objects without features are their numbers."""
+    """Features of all points of each judgment (numbers of objects without features)."""
     rows = ordered(data.table.kind, data.table.rows)
     if data.X is None:
         return rows.astype(float)
@@ -399,7 +400,7 @@ def judged_rows(data: Answered) -> np.ndarray:
 
 
 def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Sort rows whose order does not matter: of a pair, near and far, three objects."""
+    """Sort row numbers whose order does not matter (of a pair, of near and far)."""
     if kind == "odd_one_out":
         return np.sort(rows, 1)
     if kind == "triplets":

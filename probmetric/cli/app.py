@@ -52,11 +52,11 @@ from probmetric.progress import silent
 from probmetric.registry import MODELS, estimator_of, learner_name
 
 UsageError: Any = typer.BadParameter.__base__
-"""Error of typer for unusable words, from its own click or from click."""
+"""Error of typer for invalid arguments, from its own copy of click or from click."""
 
 
 class Commands(TyperGroup):
-    """The commands. An extra argument is explained if a shell expanded a pattern."""
+    """The commands. If a shell expanded a pattern of files, the error explains this."""
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command of the context."""
@@ -108,7 +108,7 @@ def root(
 def command[O: Options](
     options: type[O],
 ) -> Callable[[Callable[[O], None]], Callable[[O], None]]:
-    """Register a command of one options object."""
+    """Register a function of one options object as a command."""
 
     def register(function: Callable[[O], None]) -> Callable[[O], None]:
         name = function.__name__
@@ -228,7 +228,8 @@ def report(options: Report) -> None:
     with first(options):
         if not options.folder.is_dir():
             raise ValueError(
-                f"DIR must be the folder of a run, got {str(options.folder)!r}."
+                "DIR must be the folder of a fit, sample, evaluate or validate run, "
+                f"got {str(options.folder)!r}."
             )
         check_new(options.folder, ("report.html",), force=True)
     _leave("report", options)

@@ -1,8 +1,9 @@
 """``probmetric evaluate``: scores on held-out rows, judgments, or pairs of rows.
 
-``run`` checks the input, computes, prints and writes. Four functions prepare it: votes
-of neighbors (``_votes``, and ``_votes_in_chunks`` for rows read in chunks), judgments
-(``_judgments``), and same-source against different-source pairs (``_pairs``).
+``run`` checks the input, computes, prints and writes. Other functions prepare the
+computation: votes of neighbors (``_votes``, and ``_votes_in_chunks`` for rows read in
+chunks), judgments (``_judgments``), sites (``_sites``), and pairs from the same source
+or from different sources (``_pairs``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,10 +98,10 @@ from probmetric.report.evaluate import pairs_in_words, with_limits
 PROB = 0.9
 """Nominal coverage of the intervals of pairs."""
 
-UNSEEN = "use rows from sources that are not in the training data"
+UNSEEN = "Use rows from sources that are not in the training data"
 ABOUT = "judgments use the same rows as judgments"
 SHARED = (
-    "training and test judgments share rows, so scores may be worse for new rows. Use "
+    "training and test judgments share rows, so scores for new rows may be worse. Use "
     "--test with judgments of other rows"
 )
 
@@ -275,8 +276,8 @@ def _test_data(test: str, spec: DataSpec, data: Dataset, *, known: bool) -> Data
     if others and known:
         raise ValueError(
             f"--test must contain only classes of --data, got {len(others)} other "
-            f"classes, such as {others[0]!r}. For unknown classes use --novelty. For "
-            "new sources use --data with --groups, without --test."
+            f"classes, such as {others[0]!r}. To detect unknown classes use --novelty. "
+            "To compare pairs from new sources use --groups without --test."
         )
     return tested
 
@@ -319,9 +320,9 @@ def _votes_in_chunks(options: Evaluate, spec: DataSpec) -> Task:
     plain = tested.source if isinstance(tested, View) else tested
     sample, where = sample_of(plain, test, MOST), "of a sample of --test"
     remarks = [
-        "rows are read in chunks. Each neighbor has one vote (in memory, soft votes "
-        "are used). For the Euclidean distance, a sample of --data is used to "
-        "standardize features",
+        "rows are read in chunks, so each neighbor has one vote (for rows in memory, "
+        "nearer neighbors have more weight). For the Euclidean distance, features are "
+        "standardized with a sample of --data",
         *if_seen(stored, sample, where=where),
         *if_among(sample, hashes_of(rows), where),
     ]
@@ -349,7 +350,7 @@ class _Split(NamedTuple):
 
 
 def _judgments(options: Evaluate, answers: str) -> Task:
-    """Probabilities of judgments that were not learned from."""
+    """Predict held-out judgments, or all judgments with a stored metric."""
     learner, name = _learner(options), str(options.model)
     if learner is None:
         stored = load_stored(options)
@@ -467,7 +468,7 @@ def _refits(
 
 
 def _constant(data: Answered) -> tuple[str, np.ndarray]:
-    """Baseline without a metric: the share of yes, or even odds for triplets."""
+    """Baseline without a metric: the share of *same*, or even odds for triplets."""
     n, values = len(data.table.rows), data.table.values
     if data.table.kind != "pairs":
         k = 3 if data.table.kind == "odd_one_out" else 2
@@ -537,8 +538,8 @@ def _pairs(options: Evaluate, spec: DataSpec) -> Task:
     check_features(stored.feature_names, data.feature_names, data.name)
     if (d := data.X.shape[1]) != stored.n_features:  # For metrics without names.
         raise ValueError(
-            f"data must have the {stored.n_features} features of the metric in "
-            f"{data.name}, got {d}"
+            f"data in {data.name} must have the {stored.n_features} features of the "
+            f"metric, got {d} features"
         )
     sources = np.asarray(data.groups)
     metrics = {EUCLID: euclid(data.X), stored.name: stored.metric}

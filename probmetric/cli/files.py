@@ -35,7 +35,7 @@ FILES: dict[str, tuple[str, ...]] = {
 """Files that each command may write."""
 
 LONGEST = 400
-"""Maximum length of a sentence on standard error; longer ones lose their middle."""
+"""Maximum length of a message on standard error. Longer messages are shortened."""
 
 
 class BadInput(Exception):
@@ -61,7 +61,7 @@ def sentence(error: BaseException) -> str:
 
 
 def write_table(table: DataFrame, out: Path | None) -> bool:
-    """Write a table to a CSV file, or to standard output; return whether to a file."""
+    """Write a table to a CSV file (return True), or to standard output."""
     if out is None:
         typer.echo(table.to_csv(index=False), nl=False)
         return False
@@ -92,12 +92,12 @@ def bad_input() -> Generator[None]:
 def kept(checkpoint: Path | None, part: str) -> str:
     """Describe the files after an interrupted or failed run."""
     if checkpoint is None:
-        stores = " (--checkpoint stores draws during the run)" * (part == "block")
-        return f"existing files are complete{stores}"
+        stores = " (use --checkpoint to store draws during a run)" * (part == "block")
+        return f"all files that were written are complete{stores}"
     if not any(checkpoint.glob(f"{part}_*.npz")):
         return f"no {part} was saved in {checkpoint} yet"
     several = {"pass": "passes", "block": "blocks"}[part]
-    return f"{several} in {checkpoint} are complete; continue with --resume"
+    return f"the {several} in {checkpoint} are complete; use --resume to continue"
 
 
 def exit_code(
@@ -126,7 +126,7 @@ def exit_code(
 
 @contextmanager
 def noted() -> Generator[list[Warning]]:
-    """Show warnings as notes without the place in the code, and list them."""
+    """Show warnings as notes without their location in the code, and list them."""
     shown: list[Warning] = []
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -139,7 +139,7 @@ def noted() -> Generator[list[Warning]]:
 
 
 def check_new(folder: Path, names: tuple[str, ...], *, force: bool) -> None:
-    """Raise for existing files (links too) unless ``force``, and always for folders."""
+    """Raise if a file (or link) exists without ``force``, or if a folder exists."""
     existing = [folder / name for name in names if os.path.lexists(folder / name)]
     for path in existing:
         if not path.is_symlink() and not path.is_file():
@@ -166,7 +166,7 @@ def claim(
 
 
 def claim_file(path: Path, ending: str, *, force: bool) -> AbstractContextManager[None]:
-    """``claim`` one file, with a lock of that name; others may be written beside it."""
+    """``claim`` one file and lock only it, so that runs may share a folder."""
     if path.suffix.lower() != ending:
         raise ValueError(f"--out must end in {ending}, got {path.name!r}.")
     return claim(path.parent, (path.name,), force=force, lock=f".{path.name}.lock")

@@ -220,11 +220,11 @@ def troubled(warned: list[Warning]) -> bool:
 def _in_chunks(estimator: Learner, rows: Source) -> str:
     names = ", ".join(rows.feature_names[:8]) + (", ..." * (n_features(rows) > 8))
     anchors: int | None = getattr(estimator, "n_anchors_", None)
-    pairs = "" if anchors is None else f"; pairs of {anchors:,} anchors (n_anchors)"
+    pairs = "" if anchors is None else f"; pairs for {anchors:,} rows (n_anchors)"
     return (
         f"rows were read in chunks: {n_rows(rows):,} rows with columns {names}{pairs}. "
-        "A sample of the rows was used for starting values, and for priors chosen by "
-        "votes"
+        "A sample of the rows was used for starting values, and for parameters of the "
+        "prior that are tuned"
     )
 
 

@@ -55,7 +55,7 @@ class Learner(Protocol):
 
 
 def parse_settings(pairs: Sequence[str] | None) -> dict[str, object]:
-    """Parse ``name=value`` words. Values are Python literals, otherwise strings."""
+    """Parse ``name=value`` words. Values that are not Python literals are strings."""
     settings: dict[str, object] = {}
     words = {"none": None, "true": True, "false": False, "inf": float("inf")}
     for pair in pairs or ():
@@ -102,7 +102,7 @@ def labeled(spec: DataSpec) -> Dataset:
     """Load labeled data, check it, and note doubtful columns."""
     data = load(spec)
     last = spec.label is None and spec.groups is None and data.label is not None
-    default = f"he label is the last column, {data.label!r} (no --label)"
+    default = f"he last column, {data.label!r}, is the label (--label is not set)"
     try:
         check_finite(data)
         class_codes(data.labels)
@@ -119,8 +119,8 @@ def labeled(spec: DataSpec) -> Dataset:
         raise
     remarks = doubtful_columns(data.X, data.feature_names)
     remarks += [
-        f"column {name!r} is text with {len(levels)} levels, used as a factor. If it "
-        f"is no feature, use --drop {shlex.quote(name)}"
+        f"column {name!r} is text with {len(levels)} different values, used as a "
+        f"factor. If it is not a feature, use --drop {shlex.quote(name)}"
         for name, levels in (data.factors or {}).items()
     ]
     for remark in [f"t{default}"] * last + remarks:
@@ -131,7 +131,7 @@ def labeled(spec: DataSpec) -> Dataset:
 def streamed(estimator: Learner, spec: DataSpec) -> Source | None:
     """Open data that is read in chunks; None if all rows are loaded.
 
-    A single large file is read in chunks if the learner supports it with its settings
+    A single large file is read in chunks if the learner with its settings supports this
     and no groups are used. With ``groups`` the labels are the groups.
     """
     name, label, groups, how = spec
@@ -205,7 +205,7 @@ def describe(
 def describe_rows(
     source: Source, spec: DataSpec, most: int
 ) -> tuple[Dataset, dict[str, Any]]:
-    """Sample a dataset on disk and describe it; the hash is of the sample."""
+    """Sample a dataset on disk, and describe it with a hash of the sample."""
     data = sample_of(source, spec.name, most)
     # A pattern of files may be longer than a path.
     place = os.path.abspath(os.path.expanduser(spec.name))
@@ -247,7 +247,12 @@ def check_features(
 ) -> None:
     """Raise if the features of data differ from a metric's, also in their order."""
     if wanted is not None and (text := difference(wanted, features, of)):
-        todo = ". Select them with --features." if set(wanted) <= set(features) else ""
+        todo = f". Select the columns with --features, in the order of {of}."
+        level = next((name for name in wanted if "=" in name), None)
+        if level is not None:
+            column = level.partition("=")[0]
+            todo += f" If {level!r} is a level of a factor, select {column!r}."
+        todo = todo if set(wanted) <= set(features) else ""
         raise ValueError(f"data in {source} must have the {text}{todo}")
 
 
@@ -311,7 +316,7 @@ def load_metric(path: Path) -> StoredMetric:
 
 
 def _lapse_rate(about: Mapping[str, Any]) -> float:
-    """Return the fitted rate, or the fixed rate of earlier files."""
+    """Return the fitted lapse rate, or the fixed rate in files of earlier versions."""
     arguments = about.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
     return float(about.get("lapse_rate", arguments.get("lapse_rate", 0.0)))
@@ -346,27 +351,27 @@ def paths_of(options: UseOptions) -> dict[str, str | None]:
 def if_seen(
     stored: StoredMetric,
     data: Dataset,
-    otherwise: str = "use --model, which fits to the other points",
+    otherwise: str = "Use --model, which is fitted without the evaluated points",
     where: str = "of --data",
 ) -> list[str]:
     """Note that a metric was fitted to some or all of the points to evaluate on."""
     was, its = ("was", "its") if stored.n_metrics == 1 else ("were", "their")
-    name, biased = stored.name, f"{its} figures are too optimistic; {otherwise}"
+    name, biased = stored.name, f"{its} scores are too optimistic. {otherwise}"
     learned = stored.rows
     if (learned is not None and np.isin(row_hashes(data.X), learned).all()) or (
         data_hash(Labeled(data.X, data.y)) == stored.data_hash
     ):
-        return [f"{name} {was} learned from the same points: {biased}"]
+        return [f"{name} {was} learned from the same points, so {biased}"]
     if learned is None:
         return []
-    todo = f"that {name} {was} learned from: if they are the same objects, {biased}"
+    todo = f"that {name} {was} learned from. If they are the same objects, {biased}"
     return describe_overlap(data.X, learned, SAME.format(where), todo)
 
 
 def if_among(data: Dataset, hashes: np.ndarray, where: str) -> list[str]:
     """Note test points that are also in --data."""
     todo = "of --data. If they are the same objects, all scores are too optimistic"
-    todo = f"{todo}; remove them from --test"
+    todo = f"{todo}. Remove them from --test"
     return describe_overlap(data.X, hashes, SAME.format(where), todo)
 
 

@@ -64,7 +64,7 @@ def _rows(spec: DataSpec, queries: str | None, use: StoredMetric) -> Source | No
         if queries is None:
             raise ValueError(
                 "--queries is required if --data is read in chunks, got none. Write "
-                "the query rows to a file."
+                "the query rows to a file and pass it as --queries."
             )
     elif queries is not None and is_large(spec.name):
         about = stored(spec.name) if label is None else None

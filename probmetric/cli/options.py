@@ -1,6 +1,6 @@
 """Options of the commands, and the checks that need no heavy import.
 
-Each command has one dataclass. Its fields are typer options (``expand``), and the
+Each command has one dataclass. The fields are typer options (``expand``), and the
 command's file receives the dataclass as one object.
 """
 
@@ -128,9 +128,9 @@ ANSWERS = (
     "compared with far-other. Columns of odd-one-out responses: object1, object2, odd."
 )
 GROUPS = (
-    "Column with the source of each row (two_stage). Default: the class. evaluate "
-    "without --test and --folds compares pairs from the same source with pairs from "
-    "different sources."
+    "Column with the source of each row (two_stage). Default: the class. With --groups "
+    "and without --test and --folds, evaluate compares pairs from the same source with "
+    "pairs from different sources."
 )
 MAX_DRAWS = "Maximum number of draws to use, evenly spaced."
 OVERWRITE = "Overwrite existing files."
@@ -148,14 +148,14 @@ UNLABELED = "Label or group of rows to ignore, such as -1, or nan for a missing 
 class Options:
     """Options of every command."""
 
-    quiet: bool = option(False, "No progress and no notes.", "--quiet", "-q")
+    quiet: bool = option(False, "Hide progress and notes.", "--quiet", "-q")
 
 
 @dataclass(kw_only=True)
 class ReadOptions(Options):
     """Options for reading --data."""
 
-    label: str | None = option(None, "Column of the class. Default: the last.")
+    label: str | None = option(None, "Column of the class. Default: the last column.")
     sep: str | None = option(
         None, "Column separator of a text file. Default: a comma (a tab in .tsv)."
     )
@@ -204,13 +204,14 @@ class SiteOptions(ReadOptions):
     )
     measure: str = option(
         "counts",
-        "Numbers in --species: counts (integers; 0 and 1 for presence), presence "
-        "(above 0 is present), or cover (any amounts; each pair has weight 1).",
+        "Meaning of the numbers in --species: counts (integers; 0 and 1 for presence), "
+        "presence (above 0 is present), or cover (any amounts; each pair has weight "
+        "1).",
     )
     coordinates: str | None = option(
         None,
         "Columns of --sites with coordinates, such as lon,lat. Geographic distance "
-        "is then a predictor. For a plane add --set distance=plane.",
+        "is then a predictor. For coordinates in a plane add --set distance=plane.",
         metavar="LON,LAT",
     )
 
@@ -252,8 +253,8 @@ class Fit(LearnOptions, WorkerOptions):
     store_votes: bool = option(
         False,
         "Store the transformed training rows and their labels in metric.npz, to "
-        "compute P(same). Anyone with the file can read them. The file then has rows "
-        "× components more numbers.",
+        "compute P(same). Anyone with the file can read these rows. They add rows × "
+        "components numbers to the file.",
         "--store-votes",
     )
     checkpoint: Path | None = option(
@@ -373,8 +374,8 @@ class Ratios(ReadOptions):
     )
     prior_odds: str | None = option(
         None,
-        "Prior odds of one source, such as 1/319, to compute the posterior "
-        "probability. Default: none.",
+        "Prior odds that two items have the same source, such as 1/319, to compute "
+        "the posterior probability. Default: no posterior probability.",
     )
     out: Path | None = option(None, TABLE_OUT)
     force: bool = option(False, OVERWRITE, "--force")
@@ -453,7 +454,7 @@ class Report(Options):
 def expand[O: Options](
     options: type[O], command: Callable[[O], None]
 ) -> Callable[..., None]:
-    """Give a command the fields of its options as parameters (those of bases last)."""
+    """Give a command the fields of its options as parameters, inherited fields last."""
     hints, by_name = get_type_hints(options), {f.name: f for f in fields(options)}
     order = [name for kind in options.__mro__ for name in inspect.get_annotations(kind)]
 
@@ -477,7 +478,7 @@ def expand[O: Options](
 
 @contextmanager
 def first(options: Options) -> Generator[None]:
-    """Check all paths; exit with code 2 at a ValueError of the block."""
+    """Check all paths. Exit with code 2 if a check or the block raises ValueError."""
     try:
         with bad_input():
             for name, value in vars(options).items():
@@ -514,7 +515,7 @@ def check_sources(options: SiteOptions, *, rows: bool = False) -> None:
 
 
 def sampling_method(options: Sample) -> str:
-    """Check --method; the jackknife has no draws, and is only for gdm."""
+    """Check --method. The jackknife requires gdm, and has no number of draws."""
     default = "jackknife" if options.sites is not None else None
     if options.model == "gdm" and (options.method or default) == "jackknife":
         return "jackknife"

@@ -69,7 +69,7 @@ def explorer_of(folder: Path) -> Page:
     if command not in ("fit", "sample"):
         raise ValueError(
             f"--explore requires a run of fit or sample, got a run of {command}. Omit "
-            "it."
+            "--explore."
         )
     options = UseOptions(
         metric=folder / "metric.npz" if command == "fit" else None,

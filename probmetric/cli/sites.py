@@ -87,8 +87,8 @@ def community(
     places = [name for name in X if name.lower() in PLACES]
     if len(places) > 1 and options.coordinates is None and names is None:
         note(
-            f"columns {' and '.join(places)} are used as covariates. For geographic "
-            f"distance use --coordinates LON,LAT"
+            f"columns {' and '.join(places)} are used as covariates. To use geographic "
+            f"distance instead, add --coordinates LON,LAT"
         )
     place = str(existing(options.sites).resolve())
     content = [rows, species.to_numpy()]
@@ -103,7 +103,7 @@ def community(
 
 
 def check_learner(estimator: Learner, options: SiteOptions) -> None:
-    """Raise unless the learner fits sites; set its coordinates."""
+    """Raise if the learner does not fit sites; set its coordinates."""
     if not hasattr(estimator, "fit_sites"):
         raise ValueError(
             f"--sites is only supported by gdm, got {type(estimator).__name__}. Use "
@@ -189,7 +189,7 @@ def folds_of(data: Community, n_folds: int, seed: int) -> list[Int[np.ndarray, "
 def held_out(
     learner: Learner, name: str, data: Community, test: Int[np.ndarray, "m"]
 ) -> Split:
-    """Fit without some sites, and predict all pairs with at least one of them."""
+    """Fit without some sites, and predict all pairs with at least one left-out site."""
     train = np.setdiff1d(np.arange(len(data.frame)), test)
     model: Any = clone(cast("Any", learner))
     X, species = data.frame, data.sites.species

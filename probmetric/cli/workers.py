@@ -18,10 +18,7 @@ ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 27),
 }
 """Environment of a worker: one thread, and freed blocks of rows stay in the process.
-
-With Dask's own threshold the pages of each block are mapped again, which doubles the
-time of a pass.
-"""
+Dask's own threshold would double the time of a pass."""
 
 SETTINGS = {
     "distributed.nanny.pre-spawn-environ": ENVIRONMENT,

@@ -1,7 +1,7 @@
 """Containers of data: the data argument of models, fits and samplers.
 
-Each container is a NamedTuple of arrays. ``w`` are data weights ≥ 0; None means 1 for
-all. Labels of None are simulated by a model.
+Each container is a NamedTuple of arrays. ``w`` are data weights ≥ 0. If ``w`` is None,
+all weights are 1. If the labels y are None, a NumPyro model simulates labels.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Points(NamedTuple):
 class Labeled(NamedTuple):
     """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
 
-    ``groups`` (n,) are codes of clusters of rows. Only ``LCA`` uses them.
+    ``groups`` (n,) has the cluster of each row as a code. Only ``LCA`` uses groups.
 
     Examples
     --------
@@ -60,8 +60,8 @@ class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
 
     ``anchor`` (N,) is the group of each pair, for models with one scale or map for each
-    group. ``trials`` (N,) is the number of judgments of each pair. y is then the number
-    of *same* judgments, 0..trials. Only ``LCA`` and ``GDM`` support counts.
+    group. ``trials`` (N,) is the number of judgments of each pair. With ``trials``, y
+    is the number of *same* judgments. Only ``LCA`` and ``GDM`` support ``trials``.
 
     Examples
     --------
@@ -84,9 +84,9 @@ class Pairs(NamedTuple):
 class Triplets(NamedTuple):
     """Comparisons of three points: is X[near] nearer to X[anchor] than X[far] is?
 
-    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``. The question is
-    then: is X[near] nearer to X[anchor] than X[far] is to X[other]? ``rater`` (N,) is
-    the person or instrument that gave each response, for models in which they differ.
+    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``. The question of a
+    quadruplet is: is X[near] nearer to X[anchor] than X[far] is to X[other]? ``rater``
+    (N,) is the person or instrument that gave each response, for models with raters.
 
     Examples
     --------
@@ -108,12 +108,12 @@ class Triplets(NamedTuple):
 
     @property
     def beside(self) -> Int[Array, "N"]:
-        """Second points of the pairs with far: ``other``, or the anchors."""
+        """Points to which far is compared: ``other``, or anchors if it is None."""
         return self.anchor if self.other is None else self.other
 
     @property
     def ends(self) -> tuple[Int[Array, "N"], ...]:
-        """Anchor, near and far, and other if present."""
+        """Row numbers of anchor, near and far, and of other if present."""
         ends = self.anchor, self.near, self.far
         return ends if self.other is None else (*ends, self.other)
 
@@ -126,8 +126,8 @@ class Triplets(NamedTuple):
 class OddOneOut(Triplets):
     """Which of three objects X[anchor], X[near], X[far] is the odd one?
 
-    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. This is a
-    triplet with a third possible response: near and far are the nearest pair.
+    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. The data are
+    triplets with a third possible response: near and far are the nearest pair.
 
     Examples
     --------

@@ -1,14 +1,15 @@
 """Factors: columns of text or categories of a data frame, as numbers.
 
-A factor has a column of 0 and 1 for each of its K levels, "soil=clay". Names of columns
-contain the levels, and metrics and files contain these names. The columns are
-coordinates of a simplex, whose corners are equally far apart. They share one scale s,
+A factor becomes K columns of 0 and 1, one for each level. The name of a column, such as
+"soil=clay", contains the level. Metrics and files store these names. Any two levels
+have the same distance. All columns of a factor are divided by one scale s,
 
     s² = Σ_k p_k (1 - p_k),                                                        (1)
 
-the sum of their variances, with p_k the share of level k. Divided by s, a factor has
-total variance 1, as a standardized column. A factor with two levels equals its
-standardized column of 0 and 1. Without standardization s is √2, and levels are 1 apart.
+where p_k is the share of level k. s² is the sum of the variances of the columns. After
+division by s the factor has total variance 1, like a standardized column. A factor with
+two levels equals its standardized column of 0 and 1. Without standardization s is √2,
+and two levels have distance 1.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,10 +21,10 @@ from probmetric.data.inputs import is_missing
 from probmetric.data.unlabeled import spelled
 
 type Factors = dict[str, tuple[str, ...]]
-"""Levels of each factor."""
+"""Levels of each factor, by the name of its column."""
 
 KEY = "probmetric.factors"
-"""Entry of ``attrs`` of a coded data frame, from which refits know its factors."""
+"""Key in ``attrs`` of a coded data frame. The entry has the factors, for refits."""
 
 
 def _level(value: object) -> str:
@@ -46,12 +47,12 @@ def _columns(X: Any) -> Iterable[tuple[Any, Any]]:
 def factors_of(X: Any) -> Factors:
     """Find the factors of a data frame: columns of text or of categories.
 
-    Levels are those that occur, as text. Whole numbers have no decimals.
+    The levels are the values that occur, as text. Whole numbers have no decimals.
 
     Raises
     ------
     ValueError
-        If text is numbers, or if no two rows have the same level.
+        If a column has numbers stored as text, or a different text in each row.
     """
     columns = {str(name) for name, _ in _columns(X)}
     of_frame: Factors = getattr(X, "attrs", {}).get(KEY, {})
@@ -83,8 +84,8 @@ def factors_of(X: Any) -> Factors:
     made = [column for factor in found.items() for column in level_names(*factor)]
     if double := [name for name in made if name in others or made.count(name) > 1]:
         raise ValueError(
-            f"X: column names must differ from names of levels, got {double[0]!r} "
-            "twice. Rename the column"
+            f"X: column names must differ from the names of factor levels, got "
+            f"{double[0]!r} twice. Rename the column"
         )
     return already | found
 
@@ -98,7 +99,7 @@ def _is_number(text: str) -> bool:
 
 
 def levels_in(names: Sequence[str], X: Any) -> Factors:
-    """Return the levels of the columns of X that feature names contain."""
+    """Return the levels of the factors in X, from feature names like "soil=clay"."""
     starts = {str(name): f"{name}=" for name, _ in _columns(X) if name not in names}
     columns = {str(name) for name, _ in _columns(X)}
     coded_names = [name for name in names if name not in columns]
@@ -112,8 +113,8 @@ def levels_in(names: Sequence[str], X: Any) -> Factors:
 def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> Any:
     """Replace factors of a data frame by columns of 0 and 1.
 
-    Missing levels are NaN. If ``unknown`` is "ignore", missing and unknown levels are
-    the center of the simplex, 1/K: they are equally far from all levels.
+    A missing level is NaN in all K columns. If ``unknown`` is "ignore", a missing or
+    unknown level is 1/K in all columns, and has the same distance from all levels.
     """
     columns = [*_columns(X)]
     if not {str(column) for column, _ in columns} & {*factors}:
@@ -152,6 +153,6 @@ def coded(X: Any, factors: Factors, unknown: str = "error", name: str = "X") -> 
 
 
 def places_of(factors: Factors, names: Iterable[object]) -> list[list[int]]:
-    """Return the places of the columns of each factor."""
+    """Return the positions of the columns of each factor."""
     places = {name: place for place, name in enumerate(names)}
     return [[places[c] for c in level_names(*factor)] for factor in factors.items()]

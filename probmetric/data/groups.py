@@ -17,10 +17,10 @@ from probmetric.typing import Array
 
 
 class Stacks(NamedTuple):
-    """Groups sorted by size: ``X[b]`` (G_b, n_b, d) and group weights ``w[b]`` (G_b,).
+    """Groups stacked by size: ``X[b]`` (G_b, n_b, d) has the G_b groups of size n_b.
 
-    Sizes are static shapes in compiled functions. ``seen[b]`` has the shape of ``X[b]``
-    and is False for NaN. ``seen`` is None if no entry is missing.
+    ``w[b]`` (G_b,) are the weights of these groups. ``seen[b]`` has the shape of
+    ``X[b]`` and is False for NaN. ``seen`` is None if no entry is missing.
     """
 
     X: tuple[Float[Array, "_ _ d"], ...]
@@ -54,7 +54,7 @@ def as_groups(data: Points | Pairs | Groups) -> Groups:
 
 
 def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
-    """Stack groups by size. The weight of a group is the mean over its points."""
+    """Stack groups by size. The weight of a group is the mean weight of its points."""
     if isinstance(data, Stacks):
         return data
     names = ("group", "i", "j", "y")

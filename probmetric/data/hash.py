@@ -1,7 +1,7 @@
-"""Hash data, and sort rows in an order that depends only on their set.
+"""Hash data, and sort rows in an order that does not depend on their input order.
 
 ``canonical_order`` does not change if rows are shuffled, columns are permuted or units
-are changed. Folds and tie-breaking use it.
+are changed. Folds and tie-breaking use this order.
 """
 
 import hashlib
@@ -13,10 +13,8 @@ from jaxtyping import Float, Int
 from probmetric.typing import Array
 
 SAME = 1e-10
-"""Relative difference, to the range of a column, below which entries are equal.
-
-Centers and scales are sums, whose last bits depend on the order of rows.
-"""
+"""Entries of a column are equal if they differ by less than this share of its range,
+because the rounding of centers and scales depends on the order of rows."""
 
 ROUNDS = 3
 """Refinements of the row hashes."""
@@ -51,11 +49,11 @@ def canonical_order(
 ) -> Int[np.ndarray, "n"]:
     """Return an order of the rows that does not depend on the order of rows or columns.
 
-    The algorithm is color refinement. The hash of a row is the sum over its entries of
-    a hash of (rank of the entry in its column, hash of the column), and vice versa.
-    Rows with equal hashes are ordered by class, then by their entries from left to
-    right. The order of columns matters only if a permutation of columns exchanges two
-    rows. NaN is a distinct value.
+    The algorithm is color refinement. The hash of a row is a sum over its entries of
+    hashes of (rank of the entry in its column, hash of the column). Columns are hashed
+    in the same way. Rows with equal hashes are ordered by class, then by their entries
+    from left to right. The order of columns matters only if a permutation of columns
+    exchanges two rows. NaN differs from all numbers.
     """
     codes = np.zeros(len(X), int) if codes is None else np.asarray(codes)
     ranks = _ranks(np.asarray(X))
@@ -99,8 +97,8 @@ def _ranks(X: Float[np.ndarray, "n d"]) -> np.ndarray:
 def first_best(scores: Float[np.ndarray, "*g"]) -> int:
     """Return the flat index of the largest score, or the first among ties.
 
-    Scores that only differ by rounding tie, because the order of rows must not matter.
-    NaN is never the best.
+    Scores that differ only by rounding are ties, because rounding depends on the order
+    of rows. NaN is never the best.
     """
     flat = np.ravel(scores)
     best = np.nanmax(flat, initial=-np.inf)
@@ -108,14 +106,14 @@ def first_best(scores: Float[np.ndarray, "*g"]) -> int:
 
 
 def row_hashes(X: Float[np.ndarray, "n d"]) -> np.ndarray:
-    """Hash rows to 64 bits by BLAKE2b of float64, equal on all machines."""
+    """Hash each row to 64 bits (BLAKE2b). Hashes are equal on all machines."""
     rows = np.asarray(X, "<f8") + 0.0
     digests = (hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Return 64 random bits per row by SplitMix64, a function of (seed, row)."""
+    """Return 64 pseudorandom bits for each row number (SplitMix64, with a seed)."""
     step = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):  # Arithmetic modulo 2⁶⁴ is intended.
         z = np.asarray(row, np.uint64) + np.uint64(seed) * step + step
@@ -127,7 +125,7 @@ def row_bits(seed: int, row: Int[np.ndarray, "b"]) -> np.ndarray:
 
 
 def sampled_rows(n: int, most: int, *, seed: int = 0) -> Int[np.ndarray, "m"]:
-    """Return the sorted numbers of the ``most`` rows of n with the smallest bits."""
+    """Sample ``most`` of n rows, with the smallest ``row_bits``; sort their numbers."""
     if n <= most:
         return np.arange(n)
     rows, bits = np.zeros(0, np.intp), np.zeros(0, np.uint64)

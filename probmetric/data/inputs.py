@@ -179,7 +179,7 @@ def _regular(X: ArrayLike, name: str) -> np.ndarray:
 
 
 def _is_text(values: ArrayLike, dtype: object) -> bool:
-    """Return whether values are text, dates or records; for objects, whether any is."""
+    """Return whether values (or any entry of objects) are text, dates or records."""
     kind = getattr(dtype, "kind", "O")
     if kind != "O":
         return kind in "USmMV"
@@ -196,8 +196,8 @@ def as_sklearn(
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
     X is stored by rows, so that the order of sums does not depend on its memory layout.
-    Errors of scikit-learn that do not name the argument are prefixed with it. They are
-    also TypeErrors if scikit-learn's are.
+    If an error of scikit-learn does not name the argument, the name is added. If
+    scikit-learn raises a TypeError, the new error is also a TypeError.
     """
     from sklearn.utils.validation import validate_data
 
@@ -252,8 +252,8 @@ def _warn_of_index(X: ArrayLike) -> None:
     unnamed = [c for c in columns if isinstance(c, str) and UNNAMED.fullmatch(c)]
     if unnamed:
         warnings.warn(
-            f"X has unnamed columns {unnamed}, such as pandas' index that was written "
-            "to a file, and they are used as features. To omit them, pass "
+            f"X has unnamed columns {unnamed}, which are used as features. They may "
+            "be pandas' index that was written to a file. To omit them, pass "
             f"X.drop(columns={unnamed}).",
             UserWarning,
             stacklevel=1,  # One line: Python's filters show the warning once.
@@ -353,8 +353,8 @@ def pair_labels(
 ) -> Int[np.ndarray, "N"]:
     """Return pair labels as 0 (different) and 1 (same) from {0, 1} or {-1, +1}.
 
-    If ``both`` are needed, equal labels raise: their likelihood has no maximum (W → 0
-    or ‖W‖ → ∞, maths A6).
+    If ``both`` is True, raise if all labels are equal, because their likelihood then
+    has no maximum (W → 0 or ‖W‖ → ∞).
     """
     labels = column(y, n_pairs, "y", "labels 0/1 or -1/+1")
     values = sorted({float(v) for v in np.unique(labels)})
@@ -388,7 +388,7 @@ def pair_weights(
 def pair_counts(
     y: ArrayLike, trials: ArrayLike, w: ArrayLike | None, n_pairs: int
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"], Float[np.ndarray, "N"] | None]:
-    """Return counts of *same*, of judgments ≥ 1, weights; raise if all are equal."""
+    """Return checked counts, trials and weights; raise if all judgments are equal."""
     m, same = _whole(trials, "trials", n_pairs), _whole(y, "y", n_pairs)
     for name, wrong, what in (
         ("trials", (m < 1) | (m >= 2**31), "whole numbers in [1, 2³¹)"),
@@ -424,7 +424,7 @@ def _whole(values: ArrayLike, name: str, n: int) -> Int[np.ndarray, "N"]:
 def pair_points(
     pairs: ArrayLike, X: ArrayLike | None = None, name: str = "pairs"
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Return points and the two row numbers of each pair, from either form of pairs."""
+    """Return points and row numbers i, j of pairs of points or of row numbers."""
     ends = _regular(pairs, name)
     if ends.ndim == 2 and ends.shape[1] == 2 and len(ends) and X is not None:
         rows = points(X)
@@ -464,7 +464,7 @@ def pairs_from_arrays(
     """Convert arrays of pairs to ``Pairs``.
 
     Pairs are points (N, 2, d), or row numbers (N, 2) of ``X``. Labels y are 1 for same
-    and 0 or -1 for different. With ``trials`` they are counts of *same* judgments.
+    and 0 or -1 for different. With ``trials``, y has the number of *same* judgments.
     ``w`` are data weights ≥ 0.
     """
     rows, i, j = pair_points(pairs, X)

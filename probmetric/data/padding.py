@@ -1,4 +1,4 @@
-"""Pad rows and pairs to few sizes, which share compilations."""
+"""Pad rows and pairs to a few sizes, so that compiled programs are reused."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,8 +11,8 @@ from probmetric.typing import Array
 def bucket(n: int) -> int:
     """Return the padded size of n rows.
 
-    Sizes are powers of two from 512, and above 2048 four steps per octave: at most 25%
-    more than n.
+    Up to 2048, sizes are powers of two from 512. Above 2048, there are four sizes for
+    each doubling, and the padded size is at most 25% larger than n.
     """
     if n <= 2048:
         return max(512, 1 << (n - 1).bit_length())
@@ -44,8 +44,8 @@ def pad_pairs(pairs: Pairs) -> Pairs:
     """Pad pairs to bucket sizes by points at 0 and pairs of weight 0.
 
     The numbers of points, of y=1 pairs and of y=0 pairs are padded. A pair with
-    judgments of both kinds counts in both numbers. Padding pairs join point 0 with
-    itself, with one judgment.
+    judgments of both kinds counts as a y=1 pair and as a y=0 pair. A padding pair joins
+    point 0 with itself, and has one judgment.
     """
     pairs = checked_rows(pairs)
     w, y = host_weights(pairs), np.asarray(pairs.y)

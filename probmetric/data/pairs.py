@@ -1,11 +1,11 @@
 """Make pairs from class labels.
 
-Distances are sums of squared differences. (‖x‖² + ‖x'‖² - 2 x·x' has a rounding error
-of eps ‖x‖², which would break ties at random.) Distances that differ by rounding tie
-and are ordered by index. Shortlists by matrix products are ranked again by differences.
-If rounding could matter, a query is searched in full. Learners use ``from_rows``, whose
-pairs do not depend on the order of the rows. Memory is O(n d) + O(pairs) +
-``BLOCK_ENTRIES``, without an (n, n) matrix.
+Squared distances are sums of squared differences. The faster form ‖x‖² + ‖x'‖² - 2 x·x'
+has a rounding error of eps ‖x‖², which would break ties at random. This form is for
+shortlists, which are then ranked by differences. If rounding could exclude a neighbor
+from a shortlist, all distances of the query are computed. Distances that differ only by
+rounding are ties, ordered by index. Learners use ``from_rows``, whose pairs do not
+depend on the order of the rows. Memory is O(n d) + O(pairs) + ``BLOCK_ENTRIES``.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ LISTED = 1 << 20
 """Number of differences from which shortlists are faster than all distances."""
 
 TREE, MANY_QUERIES = 10, 1000
-"""A tree is faster than products up to this many features, from so many queries."""
+"""Largest number of features, and smallest number of queries, to search with a tree."""
 
 type _Parts = list[tuple[np.ndarray, np.ndarray, int]]
 """Anchors i, other points j, and the common y of some pairs."""
@@ -45,7 +45,7 @@ def _labeled(X: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest(D: Float[np.ndarray, "q n"], k: int) -> Int[np.ndarray, "q k"]:
-    """Return the columns of the k smallest distances; columns break near-ties."""
+    """Return the columns of the k smallest distances; near-ties keep column order."""
     if k == 0:
         return np.empty((len(D), 0), int)
     last = np.partition(D, k - 1, 1)[:, [k - 1]]
@@ -82,7 +82,7 @@ def nearer(
 def _class_blocks(
     codes: np.ndarray,
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield queries of one class, their places in it, its members, and the others."""
+    """Yield rows: queries of a class, positions in it, its members, other classes."""
     for code in range(codes.max() + 1):
         members, others = np.flatnonzero(codes == code), np.flatnonzero(codes != code)
         size = max(1, BLOCK_ENTRIES // max(len(members), len(others)))
@@ -132,13 +132,13 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Pa
 def impostor_pairs(
     X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Pair each point with its k targets and its impostors (paper, §3.2).
+    """Pair each point with its k targets and its impostors (LCA paper, §3.2).
 
     Targets of a point are its k nearest neighbors of the same class (or all, if there
     are fewer). Impostors are the points of other classes that are *strictly* nearer
-    than the last target. A point is the anchor of its pairs. It has no pairs if it has
-    no target or no impostor. (i, j) and (j, i) may both occur, with different anchors.
-    Ties are ordered by index.
+    than the last target. A point is the anchor of its pairs. A point without targets or
+    without impostors has no pairs. (i, j) and (j, i) may both occur, with different
+    anchors. Ties are ordered by index.
 
     Parameters
     ----------
@@ -148,8 +148,8 @@ def impostor_pairs(
         Number of targets of each point, from 1 to the size of the largest class minus
         1.
     max_impostors : int, optional
-        Maximum number of impostors of each point. The nearest are used. Default: all,
-        as in the paper.
+        Maximum number of impostors of each point. The nearest impostors are used.
+        Default: all impostors, as in the paper.
 
     Returns
     -------
@@ -207,8 +207,8 @@ def nearest_pairs(
     X, labels : array-like of shape (n, d), (n,)
         Points, and class labels of at least two classes.
     k, m : int, default=3
-        Number of neighbors of the same class (k) and of other classes (m). All are used
-        if there are fewer.
+        Number of neighbors of the same class (k) and of other classes (m). If there are
+        fewer points, all of these points are used.
     factor : array-like of shape (p, d), optional
         Linear map used to compute the distance ‖factor (x - x')‖. Default: Euclidean
         distance.
@@ -216,8 +216,8 @@ def nearest_pairs(
         Cluster of each point. Points of one group are not paired, and the neighbors of
         a point come from different groups. Default: each point is a group.
     n_anchors : int, optional
-        Number of points that are anchors: a random sample, stratified by class. Their
-        neighbors are searched among all points. Default: all points.
+        Number of anchors, a random sample of the points, stratified by class. Neighbors
+        of anchors are searched among all points. Default: all points are anchors.
 
     Returns
     -------
@@ -290,11 +290,11 @@ def _listed(
     among: Int[np.ndarray, "a"],
     k: int,
 ) -> tuple[Int[np.ndarray, "q k"], Bool[np.ndarray, "q"]]:
-    """Return the k nearest other rows from shortlists, and which are certain.
+    """Return the k nearest other rows of queries, and which queries are certain.
 
     Shortlists come from matrix products or a tree of scikit-learn, in the order of
-    ``smallest``. A query is certain if, given the rounding of the products, no other
-    row can be as near as the last one.
+    ``smallest``. A query is certain if, in spite of rounding, no row outside the
+    shortlist can be as near as the k-th row.
     """
     from sklearn.neighbors import NearestNeighbors  # Small data need no search.
 
@@ -325,7 +325,7 @@ def _listed(
 def _nearest_of_groups(
     D: Float[np.ndarray, "q n"], group: Int[np.ndarray, "n"]
 ) -> Float[np.ndarray, "q n"]:
-    """Return the distances of the nearest column of each group, infinite for others."""
+    """Set distances to infinity, except of the nearest column of each group."""
     order = np.argsort(group, kind="stable")
     D, first = D[:, order], np.diff(group[order], prepend=-1) > 0
     starts, unit = np.flatnonzero(first), np.cumsum(first) - 1
@@ -374,7 +374,7 @@ def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
 
 
 def as_labels(pairs: Pairs) -> Pairs:
-    """Convert counts to weighted labels; pairs without trials are returned unchanged.
+    """Convert counts to weighted labels. Return pairs without trials unchanged.
 
     A pair with m judgments, of which y are *same*, and weight w is replaced by two
     pairs: one with y = 1 and weight w y, and one with y = 0 and weight w (m - y). Pairs

@@ -33,7 +33,7 @@ def constant_columns(X: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, "d"]:
 
 
 def columns_at_a_time(n: int, d: int) -> list[slice]:
-    """Return slices of columns, n rows of which have at most ``AT_A_TIME`` entries."""
+    """Return slices of columns with at most ``AT_A_TIME`` entries (n rows)."""
     ends = np.linspace(0, d, min(-(-n * d // AT_A_TIME), -(-d // 2)) + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
@@ -85,11 +85,11 @@ def fit_scaler(
     """Compute means and standard deviations of features (or 0 and 1).
 
     NaN entries are missing and ignored. A constant column (``constant_columns``) has
-    scale 1. ``blocks`` are columns of factors, which share the scale s of Eq. (1) of
-    ``data.factors``. Each row is repeated ``times``, by default once; this requires
-    rows without missing entries. Raises for columns without an entry, if all columns
-    are constant, and (also without ``standardize``) if squares overflow or the square
-    of a range underflows.
+    scale 1. ``blocks`` are the columns of each factor, with one scale s, Eq. (1) of
+    ``data.factors``. Row i counts ``times[i]`` times (default: once), which requires
+    rows without missing entries. Raises if a column has no entry, if squares overflow
+    or the square of a range underflows, and (with ``standardize``) if all columns are
+    constant.
     """
     n, d = X.shape
     empty = np.flatnonzero(np.isnan(X).all(0))
@@ -105,8 +105,9 @@ def fit_scaler(
     if len(small):
         raise ValueError(
             f"X: the range of each column must be at least {1 / LARGEST:.3g}, because "
-            f"smaller squares underflow, got {span[small].tolist()} in columns "
-            f"{_columns(small, names)}. Rescale these columns."
+            "squares of smaller numbers underflow, got "
+            f"{span[small].tolist()} in columns {_columns(small, names)}. Rescale "
+            "these columns."
         )
     if not standardize:
         unit = np.ones(d)
@@ -164,17 +165,18 @@ def _columns(which: np.ndarray, names: Names) -> list[object]:
 def check_sizes(
     X: Float[np.ndarray, "n d"], names: Names = None, *, smallest: bool = False
 ) -> None:
-    """Raise if squares of entries (or ``smallest``: of all ranges) leave float64."""
+    """Raise if squares overflow or, with ``smallest``, squares of ranges underflow."""
     if smallest and 0 < (span := np.ptp(X / 2, 0).max() * 2) < 1 / LARGEST:
         raise ValueError(
             f"X: the largest range of a column must be at least {1 / LARGEST:.3g}, "
-            f"because smaller squares underflow, got {span:.3g}. Rescale X."
+            "because squares of smaller numbers underflow, got "
+            f"{span:.3g}. Rescale X."
         )
     size = np.max(np.abs(X), 0, where=~np.isnan(X), initial=0.0)
     large = np.flatnonzero(size > LARGEST)
     if len(large):
         raise ValueError(
-            f"X: values must be at most {LARGEST:.3g}, because larger squares "
-            f"overflow, got {size[large].tolist()} in columns "
+            f"X: values must be at most {LARGEST:.3g}, because squares of larger "
+            f"numbers overflow, got {size[large].tolist()} in columns "
             f"{_columns(large, names)}. Rescale these columns."
         )

@@ -1,11 +1,11 @@
 """Make pairs of sites from counts of species.
 
-With abundances n_is of species s at site i (or presence, 0 and 1), a pair of sites has
-m = Σ_s (n_is + n_js) units, and y = 2 Σ_s min(n_is, n_js) of them are shared. Then
-1 - y/m is the Bray-Curtis dissimilarity; for presence, the Sørensen dissimilarity.
+Let n_is be the abundance (or presence, 0 or 1) of species s at site i. Sites i and j
+have m = Σ_s (n_is + n_js) units, of which y = 2 Σ_s min(n_is, n_js) are shared. The
+dissimilarity D = 1 - y/m is Bray-Curtis for abundances and Sørensen for presence.
 
-Cover is no number of units. Each pair then has one unit, as in R's gdm, of which the
-share 1 - D is shared. It is stored as m = 10⁶ units of weight 10⁻⁶.
+Cover is not a number of units. A pair of sites with cover counts as one unit with the
+shared part 1 - D, as in R's gdm. The pair is stored as m = 10⁶ units of weight 10⁻⁶.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ BLOCK_ENTRIES = 1 << 21
 
 
 PARTS = 10**6
-"""Units of a pair of sites with cover, of weight 1 / PARTS."""
+"""Number of units of a pair of sites with cover. Each unit has weight 1 / PARTS."""
 
 
 def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> Pairs:
@@ -32,7 +32,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
         Covariates of the sites.
     species : array-like of shape (n, S)
         Amount of each species at each site, ≥ 0. Every site must have at least one
-        species, because otherwise its dissimilarity is undefined.
+        species, because the dissimilarity of a site without species is undefined.
     measure : {"counts", "presence", "cover"}, default="counts"
         Meaning of ``species``. Use "counts" for integers: abundances, or presence as 0
         and 1 or booleans. "presence" counts each number above 0 as 1. Use "cover" for
@@ -42,7 +42,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
     -------
     Pairs
         Pairs of sites (rows of X). ``trials`` is the number of individuals or species
-        of a pair, and y of them are shared.
+        of a pair, and y is the number of shared individuals or species.
 
     Examples
     --------

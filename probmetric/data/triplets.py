@@ -1,8 +1,8 @@
 """Make triplets from arrays, or from class labels.
 
 Triplets from labels compare each anchor's nearest points of the same class with its
-nearest points of other classes (Weinberger and Saul, JMLR 2009). They share points, and
-are not independent observations.
+nearest points of other classes (Weinberger and Saul, JMLR 2009). These triplets share
+points and are not independent observations.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def nearest_triplets(
     """Make triplets of each anchor, its targets and its impostors, all with y = 1.
 
     Each point is an anchor. Its targets are the ``n_targets`` nearest points of the
-    same class, and its impostors the ``n_impostors`` nearest points of other classes.
+    same class. Its impostors are the ``n_impostors`` nearest points of other classes.
     Triplets are ordered by anchor. X and labels are as in ``nearest_pairs``.
 
     Examples
@@ -49,10 +49,10 @@ def nearest_triplets(
 def numbered(
     triplets: ArrayLike, names: Sequence[str] | None = None
 ) -> tuple[ArrayLike, tuple[str, ...] | None]:
-    """Replace names of objects (text) by numbers, and return the names in their order.
+    """Replace names of objects (text) by numbers, and return names in number order.
 
-    ``names`` fixes the order, for objects of an earlier fit. By default names are
-    sorted. If the objects are numbers, they are returned unchanged, without names.
+    ``names`` are the names of an earlier fit, in their order. Default: sorted names. If
+    the objects are numbers, the numbers are returned unchanged, without names.
     """
     values = np.asarray(triplets)
     text = values.dtype.kind in "US" or (
@@ -143,8 +143,8 @@ def triplets_from_arrays(
     ``X``. Quadruplets have shape (N, 4, d) or (N, 4): the nearer pair, followed by the
     farther pair. y is 1 (default) if near is nearer, 0 or -1 if far is nearer. With
     ``odd_one_out``, y is 1 (default) if far is the odd one, 0 if near is, 2 if anchor
-    is. ``w`` are data weights ≥ 0. Points are compared by row number. Two rows with
-    equal coordinates are two points at distance 0.
+    is. ``w`` are data weights ≥ 0. Row numbers identify points: two rows with equal
+    coordinates are two points at distance 0.
     """
     kind = OddOneOut if odd_one_out else Triplets
     if isinstance(triplets, Triplets):
@@ -179,7 +179,7 @@ def _odd(y: ArrayLike, n: int) -> Int[np.ndarray, "N"]:
     wrong = np.setdiff1d(responses, (0, 1, 2))
     if len(wrong):
         raise ValueError(
-            "y must be 2, 0 or 1 (first, second or third object is the odd one), got "
-            f"{wrong[0]:g}. Omit y if the third object is always the odd one."
+            "y must be 1 if the third object is the odd one, 0 if the second is, and 2 "
+            f"if the first is, got {wrong[0]:g}. Omit y if it is always the third."
         )
     return responses.astype(int)

@@ -12,13 +12,13 @@ from probmetric.data.unlabeled import leave_out
 from probmetric.typing import Array, ArrayLike
 
 type BaseRates = ArrayLike | Mapping[Any, float] | None
-"""Shares of the classes, in the order of ``classes_`` or by class."""
+"""Base rates of the classes: an array in the order of ``classes_``, or a dict."""
 
 
 def shift_to(
     class_prior: BaseRates, classes: np.ndarray, before: Float[Array, "c"]
 ) -> Float[np.ndarray, "c"] | float:
-    """Return log(other base rates / training frequencies) by class, or 0."""
+    """Return log(class_prior / training frequencies) by class, or 0 without a prior."""
     if class_prior is None:
         return 0.0
     if isinstance(class_prior, Mapping):

@@ -41,8 +41,7 @@ def leave_out(
 ) -> tuple[Any, ...]:
     """Remove unlabeled rows from labels, and from arrays or frames of the same rows.
 
-    If ``unlabeled`` is None or "warn", nothing is removed. Labels and arrays may be
-    None.
+    If ``unlabeled`` is None or "warn", or if labels are None, nothing is removed.
     """
     if not leaves_out(unlabeled) or labels is None:
         return labels, *others
@@ -75,22 +74,22 @@ def refuse_unlabeled(unlabeled: object) -> None:
     if leaves_out(unlabeled):
         raise ValueError(
             f"unlabeled must be None or 'warn' for data on disk, got {unlabeled!r}. "
-            "Remove those rows from the files."
+            "Remove the unlabeled rows from the files."
         )
 
 
 def warn_of_unlabeled(
     unlabeled: object, classes: Iterable[object], name: str, option: str = ""
 ) -> None:
-    """Warn if -1 is a class next to two or more of 0, 1, 2, ..., unless None is set."""
+    """Warn if -1 is a class besides two of 0, 1, ..., unless ``unlabeled`` is None."""
     words = [spelled(label) for label in classes]
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:
         warnings.warn(
-            f"{name} has -1 next to "
+            f"{name} contains -1 besides "
             f"{', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and -1 is "
             f"used as a class. If -1 means 'no label', set unlabeled=-1{option} to "
-            "ignore those rows. If it is a class, set unlabeled=None to avoid this "
+            "ignore rows with -1. If -1 is a class, set unlabeled=None to avoid this "
             "warning.",
             UserWarning,
             stacklevel=1,  # One line: Python's filters show the warning once.

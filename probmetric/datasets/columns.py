@@ -1,4 +1,4 @@
-"""Detect numeric columns that are probably no features."""
+"""Detect numeric columns that are probably not features."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 FEWEST = 5
-"""Smallest number of rows of a counter, and of values beside a code for missing."""
+"""Minimum number of rows to report a row counter or a code for missing values."""
 
 
 def doubtful_columns(
     X: Float[np.ndarray, "m d"], names: Sequence[str], n: int | None = None
 ) -> list[str]:
-    """Describe row counters and codes for missing; ``n`` is the number of all rows."""
+    """Describe row counters and missing-value codes of a sample of ``n`` rows."""
     n = len(X) if n is None else n
     columns = list(zip(names, np.asarray(X, float).T, strict=True))
     notes: list[str] = []

@@ -23,7 +23,7 @@ _D = 20
 
 
 def waveform(n: int, seed: int) -> LabeledSample:
-    """Draw n points u·h + (1-u)·h' + N(0, I), with the triangles h, h' of the class."""
+    """Draw n points u·h + (1-u)·h' + N(0, I): h, h' are triangles, u is uniform."""
     rng = np.random.default_rng(seed)
     t = np.arange(1, 22)
     triangles = np.maximum(6 - np.abs(t - np.array([[11], [15], [7]])), 0).astype(float)

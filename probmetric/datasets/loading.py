@@ -56,7 +56,7 @@ BUILT_IN = {name: getattr(sklearn.datasets, f"load_{name}") for name in STORED}
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A labeled data set. It can be unpacked as ``X, y = dataset``.
+    """A labeled data set, which can be unpacked as ``X, y = dataset``.
 
     ``y`` are class codes 0..C-1, and ``target_names`` the names of the classes.
     ``groups`` are codes 0..G-1 of the source of each row. ``label`` is the name of the
@@ -108,7 +108,7 @@ class Unlabeled(NamedTuple):
 def framed(
     X: np.ndarray, names: Sequence[str], factors: Factors | None
 ) -> pd.DataFrame:
-    """Return coded rows as a DataFrame, from which learners know the factors."""
+    """Return coded rows as a DataFrame that stores the factors, for learners."""
     frame = pd.DataFrame(X, columns=pd.Index(names))
     if factors:
         frame.attrs[KEY] = factors
@@ -226,8 +226,8 @@ def load(
 ) -> Dataset:
     """Load labeled data by name, from a file, or from a generator.
 
-    Files are read into memory. A text file needs several times its size. For data that
-    do not fit into memory use ``pm.open``.
+    Files are read into memory. For a text file the memory must be several times its
+    size. For data that do not fit into memory use ``pm.open``.
 
     Parameters
     ----------
@@ -237,10 +237,10 @@ def load(
         - A file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, or .npz with arrays X and y.
         - ``"openml:NAME"`` or ``"openml:NUMBER"``, which requires a network connection.
     label : str, optional
-        Column of classes. Default: the column that ``groups`` names. Without
-        ``groups``: the last column that is not dropped (in an NPZ file, ``y``).
+        Column of classes. Default: the column ``groups`` if set, otherwise the last
+        column that is not dropped (in an NPZ file, the array y).
     groups : str, optional
-        Column with the source of each row. It is not used as a feature.
+        Column with the source of each row. This column is not used as a feature.
     sep : str, optional
         Column separator of text files, such as ";" or "tab". Default: a tab for .tsv,
         otherwise a comma.
@@ -256,17 +256,17 @@ def load(
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Value in the label or group column of a file that marks a row as unlabeled, for
-        example -1. Use NaN for missing labels. These rows are ignored. If it is None or
-        "warn", every label is a class. "warn" also warns if a label is -1.
+        Rows with this value, such as -1, in the label or group column of a file are
+        ignored. Use NaN for missing labels. With None or "warn", every label is a
+        class. With "warn", a label -1 also causes a warning.
     feature_names : sequence of str, optional
-        Feature names of a fitted metric or learner. Factors then have the levels of the
-        fit. Default: if ``label`` is set, a column of text whose values
-        repeat is a factor, with the levels that occur in the file.
+        Feature names of a fitted metric or learner, to use its levels of factors.
+        Default: if ``label`` is set, columns of text whose values repeat are factors,
+        with the levels that occur in the file.
     handle_unknown : "error" or "ignore", default="error"
         With "error", a missing level is NaN, and a level that is not in
-        ``feature_names`` raises an error. With "ignore", both have the same distance
-        from all levels.
+        ``feature_names`` raises an error. With "ignore", a missing or unknown level has
+        the same distance from all levels.
     n, seed : int, optional
         Number of points from a generator (default: 1000), and its seed (default: 0).
 
@@ -340,9 +340,9 @@ def load_points(
     name_or_path : str or Path
         Name or path, as in ``load``.
     n_features : int, optional
-        Number d of features. It determines whether a table has labels: a table with d
-        columns has none, and in a table with d + 1 columns the last column is the
-        label. Default: the number of columns other than ``label``.
+        Number d of features. A table with d columns has no labels. In a table with
+        d + 1 columns the last column is the label. Default: the number of columns other
+        than ``label``.
     label : str, optional
         Column of classes.
     how : Reading
@@ -351,8 +351,8 @@ def load_points(
     bare : bool, default=False
         Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()
-        Names of the d features. Names such as ``soil=clay`` are the levels of a column
-        of text, ``soil``.
+        Names of the d features. The name ``soil=clay`` is the level clay of the column
+        of text soil.
 
     Examples
     --------

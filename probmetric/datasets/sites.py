@@ -63,15 +63,15 @@ def load_sites(
     ----------
     sites, species : str
         Files. The table of species is wide (a column for each species) or long (a
-        column of species names, and at most one of amounts). The order of rows does not
-        matter.
+        column of species names, and optionally a column of amounts). The order of rows
+        does not matter.
     id : str, optional
         Column of the names of sites. Default: the column that both tables share, if
         there is only one. A first column without a name, as R writes row names, is
         called "site".
     how : Reading
-        Options to read text files. ``drop`` applies to both tables, ``features`` to the
-        sites.
+        Options to read text files. ``drop`` applies to both tables, and ``features``
+        only to the table of sites.
     """
     tables = [
         _read(name, what, how, id)
@@ -92,15 +92,15 @@ def load_sites(
     X = pd.DataFrame({name: _covariate(X[name], how) for name in X}, index=X.index)
     community = _wide(community, id, how)
     for first, second, words in (
-        (X, community, "species must contain every site of sites"),
-        (community, X, "sites must contain every site of species"),
+        (X, community, "species must have a row for every site of the sites table"),
+        (community, X, "sites must have a row for every site of the species table"),
     ):
         lacking = [label for label in first.index if label not in second.index]
         if lacking:
             more = f" and {len(lacking) - 1} more" * (len(lacking) > 1)
             raise ValueError(
-                f"{words}, got none for {lacking[0]!r}{more}. Add them, or remove the "
-                "sites from both tables"
+                f"{words}, got none for {lacking[0]!r}{more}. Add rows, or remove "
+                "these sites from both tables"
             )
     return Sites(X, community.loc[X.index])
 
@@ -123,10 +123,10 @@ def _common(id: str | None, X: pd.DataFrame, community: pd.DataFrame) -> str:
     if id is None and len(both) == 1:
         return str(both[0])
     if id is None or id not in both:
-        listed = f"one of {', '.join(map(repr, both))}" if both else "in both tables"
+        listed = f", one of {', '.join(map(repr, both))}" if both else ""
         raise ValueError(
-            f"id must be a column of sites and of species, {listed}, got {id!r} "
-            f"(sites: {', '.join(X)})"
+            f"id must be a column of both the sites and the species table{listed}, got "
+            f"{id!r}. The sites table has the columns {', '.join(X)}"
         )
     return id
 
@@ -159,7 +159,7 @@ def _covariate(values: pd.Series, how: Reading) -> pd.Series:
     if not words:
         return numbers
     if numbers.notna().any() or len(words) > len(values) / 2:
-        kind = "beside numbers" if numbers.notna().any() else "different at most sites"
+        kind = "among numbers" if numbers.notna().any() else "text that hardly repeats"
         raise ValueError(
             f"sites: columns must be numeric or categorical, got {words[0]!r} in "
             f"column {values.name!r}, {kind}. Correct the file, or omit the column "
@@ -190,8 +190,9 @@ def _wide(table: Any, id: str, how: Reading) -> pd.DataFrame:
         (row, *_), name = np.flatnonzero(numbers[text[0]].isna()), text[0]
         raise ValueError(
             "species must be numbers in a wide table, got "
-            f"{table[name].iloc[row]!r} in column {name!r}. A long table has columns "
-            f"{id!r}, the species, and at most one of amounts. Omit others with --drop"
+            f"{table[name].iloc[row]!r} in column {name!r}. A long table must have the "
+            f"column {id!r}, a column of species names, and optionally a column of "
+            "amounts. Omit other columns with --drop"
         )
     _check_once(table[id], "species", "(a long table has a column of species names)")
     return pd.DataFrame(numbers).set_index(table[id])

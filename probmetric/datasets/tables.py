@@ -1,7 +1,7 @@
 """Read labeled tables from text, NPZ and Parquet files.
 
-pandas parses text, pyarrow Parquet, and NumPy NPZ. A text file is opened once. Tables
-are then split into features, labels and groups.
+pandas parses text, pyarrow reads Parquet, and NumPy reads NPZ. A text file is opened
+once. Tables are then split into features, labels and groups.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from probmetric.names import AS_IS, ENDINGS, UNNAMED, Reading, ending, repeated
 from probmetric.typing import ArrayLike
 
 MOST_CODES = 3
-"""Largest number of distinct texts among numbers that may be codes for missing."""
+"""Largest number of different texts in a column that may be missing-value codes."""
 
 
 def separator(path: Path, reading: Reading) -> str:
@@ -99,7 +99,7 @@ class TextFile(NamedTuple):
             raise ValueError(message or f"{expected} ({reason(error)})") from error
 
     def frame(self) -> pd.DataFrame:
-        """Parse the table; a first line of numbers is data, not names."""
+        """Parse the table. A first line that has only numbers is data, not names."""
         reading = self.reading
         head = self.parse(nrows=1, header=None, dtype=str, na_filter=False).iloc[0]
         self._check_split(head)
@@ -132,10 +132,10 @@ class TextFile(NamedTuple):
         )
 
     def labels(self, values: pd.Series, place: int) -> np.ndarray:
-        """Return a column of labels, as text if numbers would merge or rename some.
+        """Return labels as numbers, or as text if conversion would change labels.
 
-        Numbers merge if one is written in two ways (1 and 1.0). They are renamed if one
-        begins with 0 (01).
+        Conversion to numbers merges 1 and 1.0, and changes labels that begin with 0
+        (01).
         """
         if not pd.api.types.is_numeric_dtype(values):
             return values.to_numpy()
@@ -167,9 +167,9 @@ def _unsplit_row(path: str, message: str) -> str:
 def _are_names(head: pd.Series, last_is_number: bool, last: pd.Series) -> bool:
     """Return whether a first line of numbers (except the last entry) names the columns.
 
-    It does if its last entry is a word above numbers. It also does if the entries are
-    0, 1, ... as pandas writes, and the last is the next number or does not occur in its
-    column.
+    The line has names if its last entry is a word above numbers. It also has names if
+    the entries are 0, 1, ..., as pandas writes them, and the last entry is the next
+    number or does not occur in its column.
     """
     values = pd.Series(pd.to_numeric(last, errors="coerce"))
     if not last_is_number and len(last) and bool(values.notna().all()):
@@ -192,8 +192,8 @@ def as_numbers(
 ) -> pd.Series:
     """Convert texts to numbers, or to NaN if they are not numbers.
 
-    A thousands separator must have three digits on its right: with "," 1,5 is no
-    number.
+    Three digits must follow a thousands separator. With the separator ",", the text 1,5
+    is not a number.
     """
     grouped = with_thousands(decimal, thousands or "")
 
@@ -350,7 +350,7 @@ def _place(columns: list[str], argument: str, name: str, source: str) -> int:
 def _factors(frame: pd.DataFrame, reading: Reading, label: str | None) -> Factors:
     """Return the levels of text columns, or of the columns of ``feature_names``.
 
-    If no label was named, a text column may be the label.
+    Without ``label`` there are no factors, because a text column may be the label.
     """
     if reading.feature_names:
         return levels_in(reading.feature_names, frame)
@@ -393,12 +393,12 @@ def _features(
     first, todo = _first_word(frame.iloc[:, words[0]], reading)
     if not (text and todo):
         drop = f"drop={names} ({_options('--drop', names)})"
-        todo = f"Omit columns that are no features: {drop}"
+        todo = f"Omit columns that are not features: {drop}"
         if label is not None:
             todo = (
-                f"By default the last column, {label!r}, is the class. If it is "
+                f"By default the last column, {label!r}, is the class. If the class is "
                 f"{names[0]!r}, use label={names[0]!r} (--label {names[0]!r}). {todo}. "
-                "Text that repeats is a factor, if label= (--label) is set"
+                "If label= (--label) is set, text that repeats is used as a factor"
             )
     raise ValueError(
         f"data: feature columns of {source} must be numeric, got text or dates in "
@@ -411,7 +411,7 @@ def _options(option: str, values: Sequence[str]) -> str:
 
 
 def _first_word(column: pd.Series, reading: Reading) -> tuple[str, str]:
-    """Return where the first text of a column is, and the option that reads it."""
+    """Return the first text of a column with its row, and the option to read it."""
     texts = column.astype(str).where(column.notna())
     plain = (
         as_numbers(texts, reading.decimal, reading.thousands).notna() | column.isna()
@@ -433,17 +433,17 @@ def _first_word(column: pd.Series, reading: Reading) -> tuple[str, str]:
     row = int(wrong[0]) if len(wrong) else 0
     among = " among numbers" if 0 < len(wrong) < column.notna().sum() else ""
     where = f"{str(column.iloc[row])[:40]!r}{among} in row {row}, counted from 0"
-    reads = f"thousands={mark!r} (--thousands {mark}) if they separate thousands"
+    reads = f"thousands={mark!r} (--thousands {mark}) if {mark!r} separates thousands"
     if commas:
-        also = f"{reads}; " if thousands else ""
-        return where, f"Use {also}decimal=',' (--decimal ,) if they are decimal commas"
+        also = f"{reads}, or " if thousands else ""
+        return where, f"Use {also}decimal=',' (--decimal ,) if ',' is the decimal point"
     if thousands:
         return where, f"Use {reads}"
     marks = [str(text) for text in pd.unique(texts.iloc[wrong])]
     words = not any(re.search(r"\d", text) for text in marks)
     if among and words and len(marks) <= MOST_CODES:
         means = (
-            f"Use na={marks} ({_options('--na', marks)}) if that means a missing value"
+            f"Use na={marks} ({_options('--na', marks)}) if it means a missing value"
         )
         return where, f"{means}; otherwise omit the column"
     return where, ""

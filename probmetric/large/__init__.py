@@ -1,7 +1,7 @@
 """Data on disk: read in blocks, fit in passes over the rows, search and evaluate.
 
 Reading
-    ``source``     ``Source``: parts, bins and blocks of one shape.
+    ``source``     ``Source``: the rows in parts, bins of parts, and blocks of rows.
     ``files``      ``open``: Parquet files, ``.npy`` files or arrays.
     ``remote``     files at a URL, by fsspec.
     ``choose``     rows by number, or a sample.
@@ -15,7 +15,7 @@ Passes
 Computations
     ``moments``    moments of columns and classes, in one pass.
     ``begin``      checks and settings of a fit.
-    ``learners``   which learners read data on disk, and with what settings.
+    ``learners``   the learners that read data on disk, and their settings.
     ``lda``        ``LDA``, ``RCA`` and ``PairLDA``.
     ``gaussian_classes``  ``GaussianClasses`` and ``GLML``.
     ``anchors``    ``LCA`` from anchors.

@@ -1,6 +1,6 @@
-"""``LCA`` of rows on disk: the rows of a pass, and the fit from anchors.
+"""Fit ``LCA`` to rows on disk, from pairs of some rows (anchors) with their neighbors.
 
-The derivation is ``inference.lca.anchors``.
+The formulas are derived in ``inference.lca.anchors``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ from probmetric.large.source import (
 
 
 class SourceReader(Reader):
-    """The standardized rows of a source (one pass for labels, one for moments)."""
+    """Read standardized rows of a source. Set-up passes read labels and moments."""
 
     def __init__(self, source: Source, *, standardize: bool) -> None:
         if not source.labeled or source.weighted:
@@ -66,7 +66,7 @@ class SourceReader(Reader):
         self.scatter = total_scatter(standardized(moments, origin, self.scaler))
 
     def run(self, task: Callable[..., Any], *shared: Any) -> list[Any]:
-        """Return ``task(rows, *shared)`` for some bins at a time: one pass."""
+        """Return ``task(rows, *shared)`` for each group of bins, in one pass."""
         parts = split([some for some in bins(self.source.parts) if some])
         labeled = self.source, self.classes, self.scaler
         return [*run(_task, parts, task, labeled, shared)]

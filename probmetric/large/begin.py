@@ -1,6 +1,6 @@
-"""Checks and settings before a fit to a ``Source``, as for arrays.
+"""Check settings before a fit to a ``Source``, as before a fit to arrays.
 
-Options that need all rows at once raise an error with the value to use.
+Options that need all rows at once raise an error with the value to use instead.
 """
 
 from typing import Any, NamedTuple
@@ -23,10 +23,10 @@ from probmetric.large.source import Source, class_counts, refuse_arrays
 
 
 class Streamed(NamedTuple):
-    """Classes of standardized rows; scaler, and which columns are constant.
+    """Statistics of classes of standardized rows, with the scaler.
 
-    ``squares`` is Σw² of each class, ``inside`` the scaler that makes a constant column
-    0, ``n`` the rows of positive weight.
+    ``squares`` is Σw² of each class, and ``n`` the number of rows of positive weight.
+    The scaler ``inside`` maps constant columns to 0.
     """
 
     stats: ClassStatistics
@@ -38,7 +38,7 @@ class Streamed(NamedTuple):
     n: int
 
     def map_of(self, factor: Float[np.ndarray, "p d"]) -> Float[np.ndarray, "p d"]:
-        """Return a map of standardized features in input units, constant ones 0."""
+        """Convert a map of standardized features to input units (constants get 0)."""
         scale = np.where(self.constant, np.inf, self.scaler.scale)
         return np.asarray(factor) / scale
 
@@ -48,7 +48,7 @@ type Refused = dict[str, tuple[bool, str]]
 
 
 def refuse(wrong: Refused) -> None:
-    """Raise if an option is set that data on disk do not support."""
+    """Raise for options that data on disk do not support."""
     for name, (asked, instead) in wrong.items():
         if asked:
             raise ValueError(
@@ -103,12 +103,12 @@ def _scaler(
 
 
 def still(scaler: Scaler, constant: Bool[np.ndarray, "d"]) -> Scaler:
-    """Return the scaler of rows whose constant columns become 0."""
+    """Return a scaler that maps constant columns to 0."""
     return scaler._replace(scale=np.where(constant, np.inf, scaler.scale))
 
 
 def streamed_classes(estimator: Any, source: Source, y: object, least: int) -> Streamed:
-    """Compute statistics of classes, in one pass of the labels and one of all data."""
+    """Compute statistics of classes, in a pass over labels and a pass over rows."""
     names = begin(estimator, source, y)
     classes, counts = class_counts(source)
     if len(classes) < 2:

@@ -1,6 +1,6 @@
 """Read some rows of data on disk: by row number, or a sample by hash.
 
-Memory holds the result and one block. Only parts with a chosen row are read.
+The result and one block are in memory. Only parts with a chosen row are read.
 """
 
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ class Chosen(NamedTuple):
 
 
 def sampled(source: Source, most: int, *, seed: int = 0) -> Chosen:
-    """Return the ``most`` rows of smallest hash (seed, row number), in one pass."""
+    """Sample the ``most`` rows with smallest hash of (seed, number), in one pass."""
     return picked(source, sampled_rows(n_rows(source), most, seed=seed))
 
 
 def picked(
     source: Source, rows: Int[np.ndarray, "m"], *, features: bool = True
 ) -> Chosen:
-    """Return sorted, distinct rows by number; without ``features`` only labels."""
+    """Read rows by sorted, distinct numbers; without ``features`` read only labels."""
     rows = np.unique(rows).astype(np.intp)
     d = n_features(source) if features else 0
     X, labels, at = np.empty((len(rows), d)), list[np.ndarray](), 0

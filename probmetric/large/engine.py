@@ -1,14 +1,14 @@
 """Run tasks on the bins of a dataset: in this process, or on a Dask cluster.
 
-``run`` calls a function for each item and returns the results in the order of the
-items. A sum over bins adds the results from the left (``reduce``), and other results
-are merged in a way that does not depend on the division into tasks. Results are
-therefore bit-identical for any number of workers with the same type of CPU and the same
-number of threads.
+``run`` calls a function for each item, such as a bin of consecutive rows, and returns
+the results in the order of the items. Sums over bins are added in this order
+(``reduce``). Other results are merged independently of the division into tasks.
+Results are therefore bit-identical for any number of workers with the same type of CPU
+and the same number of threads.
 
 Each worker gets a few tasks of several consecutive items. If a worker is lost, Dask
-runs its tasks again on another worker. A dataset travels as its description, and the
-worker opens the files.
+runs its tasks again on another worker. Workers receive only the description of a
+dataset, and open the files.
 """
 
 import sys
@@ -29,11 +29,8 @@ TASKS = 4
 """Number of tasks per worker and pass."""
 
 FREED = (32 << 20) - (1 << 16)
-"""Bytes that are allocated and freed before a task.
-
-glibc then keeps freed blocks of up to this size instead of returning each to the
-system, which costs page faults.
-"""
+"""Bytes allocated and freed before a task. glibc then keeps freed blocks of this size,
+which avoids page faults."""
 
 
 class _State:
@@ -43,7 +40,7 @@ class _State:
 
 
 class _Thread(threading.local):
-    """Whether this thread runs a task; the passes of a task run in its thread."""
+    """Whether this thread runs a task. Passes within a task run in the same thread."""
 
     in_task = False
 
@@ -170,9 +167,9 @@ def _n_threads(client: "Client") -> int:
 
 @contextmanager
 def _connected(client: "Client") -> Generator[None]:
-    """Raise one error if the workers or the scheduler are lost.
+    """Raise RuntimeError if the workers or the scheduler are lost.
 
-    Large arguments are sent without scattering, which would lose them with a worker.
+    Large arguments are not scattered, because scattered data are lost with a worker.
     """
     from concurrent.futures import CancelledError
 

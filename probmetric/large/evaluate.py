@@ -1,10 +1,10 @@
 """``evaluate`` of a dataset on disk.
 
-Class scores are sums over chunks of rows. The same queries and pairs are chosen as for
-points in memory, and only the rows of queries and pairs are loaded.
+Class scores are sums over chunks of rows. Queries and pairs are chosen as for points in
+memory, and only their rows are loaded.
 
-Memory besides a chunk and its probabilities, in numbers of 8 bytes, is (d + 4 depth)
-per query and (2 d + 6) per pair.
+Besides a chunk and its probabilities, memory has d + 4 depth numbers for each query,
+where depth is the number of neighbors, and 2 d + 6 numbers for each pair.
 """
 
 from collections.abc import Iterator, Sequence
@@ -148,7 +148,7 @@ def ranked(source: Source, metric: Dissimilarity, most: Limits) -> dict[str, flo
 def _queries(
     source: Source, classes: np.ndarray, n_able: int, most: Limits
 ) -> Int[np.ndarray, "m"]:
-    """Choose rows of the given classes, which have ``n_able`` rows, as in memory."""
+    """Choose queries among the ``n_able`` rows of the classes, as in memory."""
     chosen = sampled_rows(n_able, most.max_queries, seed=most.seed)
     rows, before = list[np.ndarray](), 0
     for part in source.parts:

@@ -220,7 +220,7 @@ class Parquet(Source):
     """Parquet files (local or remote) as a source; a part is a row group.
 
     ``label`` and ``weight`` are columns. ``features`` are columns of numbers in this
-    order, or one column of fixed-size lists; by default all other columns without
+    order, or one column of fixed-size lists. Default: all other columns except
     ``drop``.
     """
 
@@ -465,8 +465,8 @@ def open(
         of Parquet files, or an array. URLs of Parquet files are allowed if fsspec can
         read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
-        Class of each row: name of a column of the Parquet files, ``.npy`` files (one
-        for each file of points), or an array.
+        Class of each row: the name of a column of the Parquet files, ``.npy`` files
+        (one for each file of points), or an array.
     weight : str, Path or array of shape (n,), optional
         Data weights ≥ 0, in the same form as ``label``. Default: 1.
     features : sequence of str

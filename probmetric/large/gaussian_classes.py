@@ -62,7 +62,7 @@ def fit_glml(self: GLML, X: Source, y: object = None) -> GLML:
 
 
 def _fit_classes(self: GaussianLearner, source: Source, y: object) -> ClassFit:
-    """Fit the classes: a pass over labels, one over rows, and one for "cv"."""
+    """Fit in a pass over labels and one over rows (prior="cv" takes another pass)."""
     streamed = streamed_classes(self, source, y, 1)
     stats, c = streamed.stats, len(streamed.classes)
     prior = strengths = None

@@ -1,28 +1,29 @@
-"""EM for grouped instances of data on disk; one pass collects the groups.
+"""EM for grouped instances of data on disk, which are collected in one pass.
 
-EM uses only the size, the mean and the scatter S_i = Σ_j e_ij e_ijᵀ of a group (Eqs.
-(1) and (3) of ``two_stage.groups``). One pass collects them; the rows of a group may be
-anywhere in the data. The formulas of Chan, Golub and LeVeque add m new rows of group i
-with mean m̄ and scatter S_m: with δ = m̄ - x̄_i,
+EM uses only the size n_i, the mean x̄_i and the scatter S_i = Σ_j e_ij e_ijᵀ of a group,
+where e_ij are residuals (Eqs. (1) and (3) of ``two_stage.groups``). One pass collects
+these statistics. The rows of a group may be anywhere in the data. Let m new rows of
+group i have mean m̄ and scatter S_m. With δ = m̄ - x̄_i, the formulas of Chan, Golub and
+LeVeque give the update
 
     x̄_i ← x̄_i + δ m/(n_i + m),      S_i ← S_i + S_m + δδᵀ n_i m/(n_i + m).         (1)
 
 S_i is stored as rows R_i with R_iᵀ R_i = S_i. For a group of two to d members the rows
-are the residuals. For a larger group they are the d rows of a root,
+are the residuals. For a larger group they are the d rows of a root of S_i,
 
     R_iᵀ R_i = S_i,   R_i = diag(λ)^½ Uᵀ,   S_i = U diag(λ) Uᵀ.                    (2)
 
-Memory is G (d + 8) numbers, plus (d + ½) Σ min(n_i, d) over groups of two or more. With
-one component every responsibility is 1, so the sum
+Memory is G (d + 8) numbers for G groups, plus (d + ½) Σ min(n_i, d) over groups of two
+or more. With one component every responsibility is 1, so the sum
 
     Σ_i S_i                                                                        (3)
 
-is sufficient for all groups, and memory is G (d + 8) numbers for any sizes.
+is sufficient, and memory is G (d + 8) numbers for any group sizes.
 
 Groups, sorted by label, form ``BINS`` contiguous bins. A worker reads *all* rows once,
 and stores only the groups of its bins. A step of EM adds the sums of the bins in order,
-so results have the same bits for any number of workers. The start is k-means++ of the
-group means, of about ``SAMPLE`` groups if there are more.
+so results have the same bits for any number of workers. EM starts from k-means++ of the
+means of all groups, or of about ``SAMPLE`` groups.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,11 +62,11 @@ from probmetric.precision import to_numpy
 from probmetric.typing import Array
 
 type Bins = dict[int, GroupData]
-"""Groups of consecutive bins, of one shape, by the number of the bin."""
+"""Groups of some consecutive bins, by bin number. All entries have one shape."""
 
 
 class Collected(NamedTuple):
-    """Collected groups: ``Bins`` that the engine holds, and their number."""
+    """Collected groups: ``Bins`` on the workers, and the number of groups."""
 
     held: Any
     none: GroupData
@@ -74,16 +75,16 @@ class Collected(NamedTuple):
 
 
 def _ends(n_groups: int) -> Int[np.ndarray, "_"]:
-    """Compute the first group of each bin, and the number of groups."""
+    """Return the first group number of each bin, then the number of groups."""
     return np.arange(BINS + 1) * n_groups // BINS
 
 
 class _Layout:
-    """The layout of the groups of some bins, those of a bin side by side.
+    """Positions of groups ``low`` to ``high`` in the arrays of some bins.
 
-    A bin has space for ``most`` groups and ``rows`` rows. ``groups`` are those of each
-    bin. For each group, from ``low`` to ``high``, there are its size, its number of
-    stored rows, the index of its mean, its first row, and whether its rows are a root.
+    Each bin has space for ``most`` means and ``rows`` rows. ``groups`` has the groups
+    of each bin. Arrays by group: ``size``, number of ``stored`` rows, index of the
+    ``mean``, first row (``at``), and whether the rows are a ``root``.
     """
 
     def __init__(
@@ -200,9 +201,10 @@ def collect(
 ) -> Collected:
     """Collect groups in one pass over all rows, for each worker.
 
-    The labels of the dataset are groups; rows of weight 0 are ignored. ``classes`` and
-    ``sizes`` are from ``class_counts``. With ``pooled`` (one component only) the total
-    scatter is stored, Eq. (3). Raises ValueError if a weight is neither 0 nor 1.
+    The labels of the dataset are the groups. Rows of weight 0 are ignored. ``classes``
+    and ``sizes`` are from ``class_counts``. With ``pooled``, which requires one
+    component, only the total scatter is stored, Eq. (3). Raises ValueError if a weight
+    is neither 0 nor 1.
     """
     d = n_features(source)
     shared = source, scaler, classes, sizes, pooled
@@ -262,7 +264,7 @@ def _statistics(data: Bins, params: TwoStageParams) -> list[GroupStats]:
 def statistics(groups: Collected, params: TwoStageParams, given: object) -> GroupStats:
     """Compute the expected statistics of the E-step over all groups.
 
-    ``given`` are other values that identify the pass.
+    ``given`` are further values that identify the pass in a checkpoint.
     """
 
     def compute() -> GroupStats:

@@ -1,4 +1,4 @@
-"""``LDA``, ``RCA`` and ``PairLDA`` of rows on disk: one pass of moments."""
+"""Fit ``LDA``, ``RCA`` and ``PairLDA`` to rows on disk from moments, in one pass."""
 
 # These functions are methods of learners.
 # pyright: reportPrivateUsage=false

@@ -1,4 +1,4 @@
-"""Learners that read data on disk in chunks: which they are, and with what settings."""
+"""Check whether a learner with its settings can read data on disk in chunks."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
 """EM of the normal mixture for data on disk: one pass per step.
 
-The statistics of disjoint blocks, Eq. (2) of ``mixture.em``, add up, and the M-step of
-the sum equals the M-step of rows in memory. The start is k-means++ of the ``SAMPLE``
-rows with the smallest hash of (seed, row number), or of all rows if there are fewer.
+The statistics of disjoint blocks, Eq. (2) of ``mixture.em``, are added. The M-step
+from their sum equals the M-step of rows in memory. EM starts from k-means++ of the
+``SAMPLE`` rows with the smallest hash of (seed, row number), or of all rows if there
+are fewer.
 """
 
 from functools import partial

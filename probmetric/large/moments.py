@@ -1,13 +1,13 @@
 """Moments of the columns and classes of a dataset on disk, in one pass.
 
 The statistics of a block are about the means of the block. Let two sets have n and n'
-rows, means m and m', and scatters S and S'. With δ = m' - m they combine by the
-formulas of Chan, Golub and LeVeque,
+rows, means m and m', and scatters S and S'. With δ = m' - m, by the formulas of Chan,
+Golub and LeVeque, the union has the mean and the scatter
 
     m + δ n'/(n + n'),      S + S' + δδᵀ n n'/(n + n'),                            (1)
 
-which subtract no large numbers. The statistics of columns count every row of positive
-weight once, as scaling does. The statistics of classes sum the weights.
+These formulas do not subtract large numbers. The statistics of columns count every row
+of positive weight once, as scaling does. The statistics of classes sum the weights.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from probmetric.typing import Array
 
 
 class Columns(NamedTuple):
-    """Rows of positive weight (count); minimum, maximum, mean, Σ(x - mean)² (d,)."""
+    """Number of rows of positive weight; minimum, maximum, mean, Σ(x - mean)² (d,)."""
 
     n: Float[Array, ""]
     low: Float[Array, "d"]
@@ -107,12 +107,12 @@ def _unchanged[S](params: object, moments: S) -> S:
 
 
 COLUMNS = Reduction(_columns, _unchanged, _joined_columns, _no_columns)
-"""Columns only; the parameters are not used."""
+"""Moments of columns only. The parameters are not used."""
 
 CLASSES = Reduction(
     _class_moments, _unchanged, _joined_classes, _no_classes, labeled=True
 )
-"""Columns and classes; the parameters are any array (c,), of one entry per class."""
+"""Moments of columns and classes. The parameters are any array with c entries."""
 
 
 def first_row(source: Source) -> Float[np.ndarray, "d"]:
@@ -133,7 +133,8 @@ def class_moments(
 ) -> tuple[ClassMoments, Float[np.ndarray, "d"]]:
     """Compute the moments of columns and classes in one pass, and the first row (d,).
 
-    Moments of columns are in input units. Moments of classes are relative to the row.
+    Moments of columns are in input units. Moments of classes are relative to the first
+    row.
     """
     origin = first_row(source)
     moments = total(

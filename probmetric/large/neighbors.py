@@ -1,17 +1,17 @@
 """Nearest neighbors among points on disk.
 
-A task reads its bins once, block after block, and updates the k best of each query
-(``neighbors.block``). The results of tasks are merged by (dissimilarity, row).
-Neighbors and dissimilarities are bit-identical to those in memory: a squared
-Mahalanobis distance depends only on its two rows (``linear``), and other metrics use
-the tiles of ``scan``, for any chunks. A metric with ``refine`` (``scan``) needs the
-rows of its shortlist, which are collected while blocks pass. If a shortlist is too
-short, it is doubled, which takes another pass.
+A task reads its bins once, block after block, and updates the k nearest rows of each
+query (``neighbors.block``). The results of tasks are merged by (dissimilarity, row).
+Neighbors and dissimilarities are bit-identical to the results in memory, because a
+squared Mahalanobis distance depends only on its two rows (``linear``), and other
+metrics use the tiles of ``scan`` for any chunks. A metric with ``refine`` (``scan``)
+needs the rows of the shortlist, which are collected while blocks are read. If a
+shortlist is too short, its length is doubled in another pass.
 
-Memory in numbers of 8 bytes, besides the queries and a block: 4 m k' with k' = k, or 2
-k + 8 for a shortlist; 2 m k' d for the rows of the shortlist; for a local metric the
-matrices of at most ``PREPARED`` bytes of queries at a time, with a pass for each such
-group of queries.
+Besides the m queries and a block, memory has 4 m k' numbers, where k' = k, or 2 k + 8
+for a shortlist. The rows of shortlists need 2 m k' d numbers. For a local metric, the
+matrices of the queries have at most ``PREPARED`` bytes at a time, and each such group
+of queries takes a pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -227,7 +227,7 @@ def _scanned(
 def _tiles_of(
     X: Float[np.ndarray, "b d"], first: int, side: int
 ) -> Iterator[tuple[np.ndarray, int, int, int]]:
-    """Yield tiles of full width from multiples of their side: points, start, used."""
+    """Yield padded tiles as (points, first row number, start and end of used rows)."""
     for start in range(first // side * side, first + len(X), side):
         low, high = max(first - start, 0), min(first + len(X) - start, side)
         rows = X[start + low - first : start + high - first]

@@ -1,8 +1,8 @@
 """Detect test rows that were also used for training, by hashes of rows.
 
 ``fit`` and ``sample`` store a hash of each training row, at most ``MOST``, with the
-metric or the draws. ``evaluate`` compares its rows. Only features are compared: two
-objects may have the same features.
+metric or the draws. ``evaluate`` compares its rows with these hashes. Only features are
+compared, so different objects with the same features are also counted.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ AT_ONCE = 1 << 21
 """Numbers read at a time from data on disk."""
 
 ROWS = "row_hashes"
-"""Name of the hashes in the provenance of a metric, and of their group in draws."""
+"""Name of the stored hashes: a key in the provenance of a metric, a group in draws."""
 
 
 def hashes_of(rows: np.ndarray | Source) -> np.ndarray:

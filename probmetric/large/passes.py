@@ -5,9 +5,9 @@ these sums, one file per pass. A resumed fit runs the same program, which reads 
 first passes instead of computing them. Sums have the same bits on any number of
 workers, so a fit may resume on another number.
 
-Each file is written atomically. It has the sums, the parameters at which they were
-computed, and the names of the step and of the data. It belongs to another run if the
-step or the data differ, or parameters differ by more than ``SAME``.
+Each file is written atomically. A file has the sums, the parameters of the pass, the
+name of the step and a hash of the data. A file belongs to another run if the step or
+the data differ, or if parameters differ by more than ``SAME``.
 """
 
 import json
@@ -59,7 +59,7 @@ def checkpointed(
     Parameters
     ----------
     folder : path or None
-        Folder for the passes. It is created if it does not exist. None stores nothing.
+        Folder for the passes, created if it does not exist. None stores nothing.
     resume : bool
         Whether to use the stored passes, if there are any. The ``with`` block must run
         the same fits as the stopped run, in the same order, on the same data.
@@ -67,12 +67,9 @@ def checkpointed(
     Raises
     ------
     ValueError
-        If the folder has passes and ``resume`` is False.
-    ValueError
-        If another run has locked the folder.
-    ValueError
-        Within the ``with`` block, if a stored pass is unreadable or belongs to another
-        run.
+        If the folder has passes and ``resume`` is False, or if another run has locked
+        the folder. Within the ``with`` block, if a stored pass is unreadable or belongs
+        to another run.
     OSError
         Within the ``with`` block, if a pass cannot be written. Earlier passes remain
         valid.

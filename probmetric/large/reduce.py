@@ -36,7 +36,7 @@ from probmetric.precision import to_numpy
 from probmetric.typing import Array
 
 wait = jax.block_until_ready
-"""Wait for a step. Without it the reader outruns the steps and fills the memory."""
+"""Wait for a step. Otherwise blocks are read faster than used, and fill the memory."""
 
 
 def added[S](total: S, more: S) -> S:
@@ -53,15 +53,15 @@ def zeros[S](shapes: S) -> S:
 class Reduction[P, S, R]:
     """The computation of a learner on rows, one block at a time.
 
-    Its functions are functions at the level of a module. A worker of a Dask cluster
-    then compiles ``step`` once.
+    All functions must be at module level. A worker of a Dask cluster then compiles
+    ``step`` once.
 
     Parameters
     ----------
     step : callable
-        ``step(params, X, y, w) -> statistics`` computes the statistics of a block. It
-        must be a pure ``jax.numpy`` function and is compiled by ``jit``. y are class
-        codes and w data weights. Rows of weight 0 must not change the result.
+        ``step(params, X, y, w) -> statistics`` computes the statistics of a block. This
+        must be a pure ``jax.numpy`` function, which ``jit`` compiles. y are class codes
+        and w data weights. Rows of weight 0 must not change the result.
     finish : callable
         ``finish(params, statistics) -> result`` computes the result from the statistics
         of all rows, on the host.

@@ -1,7 +1,7 @@
 """Leave out groups of rows on disk by weights that depend on (seed, row number).
 
-A refit without a group of rows is a step of a jackknife. No row is copied. The result
-does not depend on parts, workers and order. Learners must ignore rows of weight 0, as
+The jackknife refits a learner without each group of rows. No row is copied. The groups
+do not depend on parts, workers or order. Learners must ignore rows of weight 0, as
 every ``Reduction`` does.
 """
 
@@ -32,7 +32,7 @@ BEYOND = 1 << 62
 
 @dataclass(frozen=True)
 class _Without:
-    """Set the weights of one group of rows to 0; without ``n_groups``, of one row."""
+    """Set the weights of a group of rows to 0 (of one row if ``n_groups`` is None)."""
 
     group: int
     n_groups: int | None
@@ -72,8 +72,7 @@ def without_group(
     Raises
     ------
     ValueError
-        If ``group`` is out of range.
-        If there are fewer than two groups.
+        If ``group`` is out of range, or if there are fewer than two groups.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Open data that commands read in chunks, and take a sample of the rows.
 
 Globs, folders of Parquet files and ``.npy`` files are always read in chunks. A single
-Parquet file is read in chunks if it has more than ``LARGE`` numbers. Smaller ones, text
-and NPZ files are loaded.
+Parquet file is read in chunks if it has more than ``LARGE`` numbers. Smaller Parquet
+files, text files and NPZ files are loaded.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ LARGE = 1 << 24
 
 
 def named(source: Source) -> View:
-    """Convert labels to text, as the names of classes in loaded data."""
+    """Convert labels to text, like the class names of loaded data."""
     return View(source, _named, source.name, weighted=source.weighted)
 
 
@@ -86,8 +86,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
     Raises
     ------
     ValueError
-        If options of text files are set.
-        In the same cases as ``pm.open``.
+        If options of text files are set, and in the same cases as ``pm.open``.
     """
     check_no_text(how, name)
     refuse_unlabeled(how.unlabeled)
@@ -95,7 +94,7 @@ def open_rows(name: str, label: str | None = None, how: Reading = AS_IS) -> Sour
 
 
 def sample_of(source: Source, name: str, most: int, *, seed: int = 0) -> Dataset:
-    """Return at most ``most`` rows by a hash; without labels they are one class."""
+    """Sample at most ``most`` rows by a hash. Without labels there is one class."""
     sample = sampled(source, most, seed=seed)
     y, names = np.zeros(len(sample.X), np.int64), ("",)
     if sample.labels is not None:

@@ -7,7 +7,7 @@ are computed block by block, in an order that does not depend on the number of w
   added in order;
 * within a bin, blocks run across parts. All blocks of a source have one shape
   (``block_rows``), and the last block of a bin is padded with rows of weight 0
-  (``filled``): one compiled step is used for all blocks;
+  (``filled``), so one compiled step is used for all blocks;
 * the next block is read in a thread (``ahead``) into new buffers, because JAX may read
   a NumPy array after the call returns.
 
@@ -43,7 +43,7 @@ SAMPLE = 50_000
 """Approximate largest number of rows of a sample."""
 
 CHUNK = 2048
-"""Number of rows that a step processes at a time; blocks are multiples of it."""
+"""Number of rows that a step processes at a time. Block sizes are multiples of it."""
 
 ALIGNED = 64
 """Alignment in bytes of arrays that XLA does not copy."""
@@ -53,7 +53,8 @@ class Part(NamedTuple):
     """Consecutive rows of a source: location, first row, and number of rows.
 
     ``where`` is the location in messages. ``file`` is the number of the file. ``at`` is
-    the row group or the first row in this file. Messages count rows from ``start``.
+    the row group or the first row in this file. In messages, the first row of the part
+    has the number ``start``.
 
     Examples
     --------
@@ -119,10 +120,10 @@ IMPLEMENTATIONS = {
 
 
 class Source(ABC):
-    """Data on disk (or arrays) that are read in chunks. ``pm.open`` returns one.
+    """Data on disk (or arrays) that are read in chunks, as ``pm.open`` returns them.
 
-    A subclass should set the attributes and define ``read``. It must support pickling
-    if a Dask cluster is used.
+    A subclass should set the attributes and define ``read``. For use on a Dask cluster,
+    it must support pickling.
 
     Attributes
     ----------
@@ -177,8 +178,8 @@ class Source(ABC):
 class View(Source):
     """A source whose blocks are changed by ``change(block)`` when they are read.
 
-    ``change`` must not add or remove rows, and on a Dask cluster it is pickled.
-    ``name`` must differ from the name of ``source``, unless the data count as the same.
+    ``change`` must not add or remove rows. On a Dask cluster ``change`` is pickled. If
+    the data differ from ``source``, ``name`` must differ, because checkpoints use it.
     """
 
     def __init__(
@@ -224,7 +225,7 @@ def cut(n: int, d: int) -> list[tuple[int, int]]:
 
 
 def bins(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts of each of the ``BINS`` bins, by the middle of a part."""
+    """Divide parts among the ``BINS`` bins. The middle row of a part has its bin."""
     parts_of: list[list[Part]] = [[] for _ in range(BINS)]
     n = sum(part.rows for part in parts)
     before = 0
@@ -236,7 +237,7 @@ def bins(parts: Sequence[Part]) -> list[list[Part]]:
 
 
 def block_rows(source: Source) -> int:
-    """Return the number of rows per block that needs the least padding."""
+    """Return the number of rows of a block for which the least padding is needed."""
     d = max(n_features(source), 1)
     sizes = np.array([sum(p.rows for p in some) for some in bins(source.parts) if some])
     if not len(sizes):
@@ -285,10 +286,8 @@ def filled(
     Raises
     ------
     ValueError
-        If a value is not finite.
-        If a weight is negative or not finite.
-        If a label is missing or not among the classes.
-        If ``source.read`` raises. Messages contain the file, row group, row and column.
+        If a value is not finite, a weight is negative or not finite, or a label is
+        missing or not among the classes. The message has the file, row and column.
     """
     shape = rows, n_features(source)
     X, y, w = aligned(shape), np.zeros(rows, np.int32), np.empty(rows)
@@ -478,7 +477,7 @@ _READER = _Reader()
 
 
 def ahead[T](items: Iterator[T]) -> Iterator[T]:
-    """Yield items while a thread computes the next one; raise its errors here."""
+    """Yield items while a thread computes the next item, and raise its errors."""
     end, thread = object(), _READER.pool
     coming = thread.submit(next, items, end)
     try:

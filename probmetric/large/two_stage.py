@@ -35,7 +35,7 @@ from probmetric.models.two_stage import Covariance, TwoStagePrior, proportional
 
 
 class _Columns(NamedTuple):
-    """Scalers of results and of rows; rows; means, variances, standardized; live."""
+    """Statistics of columns. ``inside`` is the scaler of EM. Constants are not live."""
 
     scaler: Scaler
     inside: Scaler
@@ -131,7 +131,7 @@ def _of_groups(
     k: int,
     covariance: Covariance,
 ) -> TwoStagePrior:
-    """Return the default prior of groups that were collected."""
+    """Return the default prior for collected groups."""
     live = columns.live
     if sizes.max() < 2 or not are_few(len(sizes), live, k, covariance):
         return weak

@@ -1,10 +1,10 @@
 """``KNeighborsClassifier`` of rows on disk, which are never all in memory.
 
-The k nearest rows of each query come from ``large.neighbors`` (one pass per metric),
-their labels from the chunks that contain them. The fit tunes with ``TUNED`` rows (all
-if there are fewer), each predicted from all others.
+``large.neighbors`` finds the k nearest rows of each query (one pass per metric). Their
+labels are then read. ``fit`` tunes the weight of the class prior on ``TUNED`` rows (all
+if there are fewer). Each of these rows is predicted from all other rows.
 
-Memory in numbers of 8 bytes, besides ``large.neighbors``: m (k + c) for m queries.
+Memory is m (k + c) numbers for m queries and c classes, besides ``large.neighbors``.
 """
 
 from collections.abc import Sequence
@@ -123,4 +123,4 @@ def left_out(
 
 
 def warn_of_training_data(*_: object) -> None:
-    """Do not compare rows with the training rows, which would read all of them."""
+    """Do not compare rows with the training rows, because this would read all rows."""

@@ -393,7 +393,7 @@ def test_names_of_raters_are_whole_and_none_is_missing(tmp_path):
         found = read_table(str(path)).values["raters"]
         assert found.tolist() == (wanted or given)
     rows.assign(rater=["anna", None, "x"]).to_csv(path, index=False)
-    with pytest.raises(ValueError, match="a missing one in column rater, row 1 of"):
+    with pytest.raises(ValueError, match="missing value in column rater, row 1 of"):
         read_table(str(path))
 
 

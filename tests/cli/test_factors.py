@@ -86,7 +86,7 @@ def test_fits_neighbors_and_scores_are_those_of_the_data_frame(plots, tmp_path):
     data = "--data", folder / "plots.csv", "--label", "kind"
     done = run("fit", "rca", *data, "--out", tmp_path / "fit")
     assert done.exit_code == 0, done.output
-    assert "column 'soil' is text with 3 levels" in done.stderr
+    assert "column 'soil' is text with 3 different values" in done.stderr
     stored = tmp_path / "fit" / "metric.npz"
     metric = pm.load_metric(stored)
     np.testing.assert_allclose(metric.factor, model.components_, atol=1e-12)

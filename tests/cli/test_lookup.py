@@ -26,7 +26,7 @@ TYPOS = {
     "evaluate --model lda --data wine --test wein": "--test must be one of",
     "neighbors --metric m.npz --data wein": "data must be one of",
     "next --draws d.nc --data wine --candidates no.csv": "must be an existing file",
-    "report no_such_folder": "DIR must be the folder of a run",
+    "report no_such_folder": "DIR must be the folder of a fit, sample",
     "fit lda --data wine FULL": "Add --force",
     "neighbors --metric m.npz --data wine --out FULL.csv": "Add --force",
 }

@@ -179,6 +179,6 @@ def test_some_learned_rows_among_others_are_counted():
         if_seen(stored, Dataset(X[r], np.arange(5)[r], ("a", "b"), ("c",), "x"))
         for r in (slice(3), slice(5), slice(3, 5))
     )
-    assert all_seen.startswith("m.npz was learned from the same points: its figures")
+    assert all_seen.startswith("m.npz was learned from the same points, so its")
     assert some.startswith("3 of 5 rows of --data have the same features as rows that")
     assert none == []

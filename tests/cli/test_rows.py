@@ -217,7 +217,7 @@ def test_evaluate_in_parts_gives_the_figures_of_evaluate(test, work, loaded, tmp
     metric = ("evaluate", "--metric", work / "loaded" / "metric.npz", "--label", "kind")
     words = ("--data", work / "rows/*.parquet", "--test", work / test)
     done = ran(*metric, *words, "--out", tmp_path / "out")
-    assert "Each neighbor has one vote" in done.stderr
+    assert "each neighbor has one vote" in done.stderr
     frame = pd.read_csv(work / "all.csv")
     knn = pm.KNeighborsClassifier(loaded, 5, votes="count")
     knn.fit(frame[NAMES].to_numpy(), frame["kind"].to_numpy())

@@ -199,7 +199,7 @@ def test_a_numeric_column_may_look_like_a_level_but_not_be_one():
     metric = lda.get_metric()
     D = pm.nearest(metric, frame[:3], frame, 2)[0]
     np.testing.assert_allclose(D[:, 0], 0, atol=1e-12)
-    with pytest.raises(ValueError, match="names of levels, got 'soil=clay' twice"):
+    with pytest.raises(ValueError, match="factor levels, got 'soil=clay' twice"):
         pm.LDA().fit(X.assign(**{"soil=clay": X["rain"]}), Y)
 
 

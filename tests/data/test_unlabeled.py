@@ -23,7 +23,7 @@ rng = np.random.default_rng(0)
 Y = np.array([0, 1, 2, -1, 1, 0, 2, -1, 0, 2])
 X = rng.normal(size=(10, 2)) + np.outer(Y, [2.0, -1.0])
 LEFT = [0, 1, 2, 4, 5, 6, 8, 9]
-WARNING = r"y has -1 next to 0, 1, 2, .*unlabeled=-1.*unlabeled=None"
+WARNING = r"y contains -1 besides 0, 1, 2, .*unlabeled=-1.*unlabeled=None"
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -90,7 +90,7 @@ def test_groups_of_unlabeled_rows_are_left_out(unchecked, monkeypatch):
     ((data,),) = seen
     np.testing.assert_array_equal(data.X, X[[0, 1, 3, 4, 6, 8, 9]])
     assert data.group.tolist() == [0, 0, 1, 1, 0, 2, 2]
-    with pytest.raises(UserWarning, match="groups has -1 next to 4, 5, 6, "):
+    with pytest.raises(UserWarning, match="groups contains -1 besides 4, 5, 6, "):
         pm.TwoStageMixture().fit(X, groups=groups)
 
 
@@ -119,7 +119,7 @@ def test_labels_of_a_dataset_on_disk_are_warned_about(unchecked, kind):
     count = {"votes": "count"} if kind is pm.KNeighborsClassifier else {}
     strength = {"prior_strength": 1.0} if kind is pm.LDA else {}
     source = Rows(np.repeat(X, 2, 0), np.repeat(Y, 2))
-    with pytest.raises(UserWarning, match="label has -1 next to 0, 1, 2, "):
+    with pytest.raises(UserWarning, match="label contains -1 besides 0, 1, 2, "):
         kind(**count, **strength).fit(source)
     with pytest.raises(ValueError, match=r"unlabeled must be None or 'warn' .*got -1"):
         kind(**count, **strength, unlabeled=-1).fit(source)
@@ -148,7 +148,7 @@ def test_labels_of_a_file_are_warned_about_and_left_out(path):
 @pytest.mark.filterwarnings("default")
 def test_commands_print_the_warning_as_a_note(path, capsys):
     labeled(DataSpec(str(path), "kind"))
-    assert "  note: label has -1 next to 0, 1, 2, " in capsys.readouterr().err
+    assert "  note: label contains -1 besides 0, 1, 2, " in capsys.readouterr().err
 
 
 def test_unlabeled_is_an_option_and_no_setting(path, tmp_path):

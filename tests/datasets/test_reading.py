@@ -121,7 +121,7 @@ BAD = {
     "a class that is not last": (
         "kind,a,b\nx,1,2\ny,3,4\n",
         {},
-        r"By default the last column, 'b', is the class. If it is 'kind', use "
+        r"By default the last column, 'b', is the class. If the class is 'kind', use "
         r"label='kind' \(--label 'kind'\)\. .*drop=\['kind'\] \(--drop 'kind'\)",
     ),
     "a mark for missing": (
@@ -129,13 +129,13 @@ BAD = {
         {},
         r"\('\?' among numbers in row 1, counted from 0\)\. "
         r"Use na=\['\?'\] \(--na '\?'\) "
-        "if that means a missing value; otherwise omit the column$",
+        "if it means a missing value; otherwise omit the column$",
     ),
     "thousands": (
         'a,y\n"1,304.00",0\n200.5,1\n',
         {},
         r"\('1,304.00' among numbers in row 0, counted from 0\)\. Use thousands=',' "
-        r"\(--thousands ,\) if they separate thousands$",
+        r"\(--thousands ,\) if ',' separates thousands$",
     ),
     "thousands = decimal": (
         "a,y\n1,2\n",
@@ -152,7 +152,7 @@ BAD = {
         "a;y\n1,5;0\n2,5;1\n",
         {"sep": ";"},
         r"'1,5' in row 0, counted from 0\)\. "
-        r"Use decimal=',' \(--decimal ,\) if they are decimal commas$",
+        r"Use decimal=',' \(--decimal ,\) if ',' is the decimal point$",
     ),
     "semicolons": ("a b;y\n1;0\n", {}, r"got lines like 'a b;y' .*\(--sep ';'\)"),
     "latin": (

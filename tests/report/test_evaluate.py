@@ -64,7 +64,7 @@ def test_the_page_of_votes_counted_on_a_test_file(made):
 
 def test_points_that_the_metric_was_learned_from_are_not_called_held_out(made):
     """Predictions are those of the baseline: a gain of exactly 0 is put in words."""
-    seen = "metric.npz was learned from the same points: its figures are too optimistic"
+    seen = "metric.npz was learned from the same points, so its scores are biased"
     summary, tables = votes(notes=[seen, seen])
     for scores in summary["figures"].values():
         scores |= {"accuracy": 0.75, "false_alarms": 0.04321}

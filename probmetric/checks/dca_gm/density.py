@@ -1,7 +1,8 @@
 """DCA-GM's densities, mode and Fisher matrices compared with autodiff.
 
-The toy has one Gaussian per class. Densities are checked with each of them split into
-two (``dca_gm.problems.split``), to make shares within a class matter.
+The simulated problem has one Gaussian per class. Densities are checked after each
+Gaussian is split into two (``dca_gm.problems.split``), because the weights within a
+class matter only then.
 """
 
 from dataclasses import replace
@@ -63,7 +64,7 @@ def _end(problem: Problem[Labeled]) -> Sites:
 
 
 def _fisher(problem: Problem[Labeled], centered: bool = True) -> Values:
-    """Return J at some points; wrong: of scores that are not centered."""
+    """Return the Fisher matrix J at some points; wrong: without centered scores."""
     params, X = split(problem).params, jnp.asarray(problem.data.X[:20])
     theta = log_weight(params), params.mu, params.chol
     if centered:

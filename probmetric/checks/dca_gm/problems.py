@@ -35,7 +35,7 @@ def toy(seed: int) -> Problem[Labeled]:
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Labeled]:
-    """Fit p = 2 (1 for one feature), three Gaussians per class, standardized."""
+    """Fit standardized data with p = 2 (or 1 = d) and three Gaussians per class."""
     return _fitted("data", Labeled(*standardized(X, y)), 3)
 
 
@@ -46,7 +46,7 @@ def tempered(problem: Problem[Labeled]) -> Problem[Labeled]:
 
 
 def split(problem: Problem[Labeled]) -> Problem[Labeled]:
-    """Return the tempered problem with every component in two, and other weights."""
+    """Return the tempered problem with components split in two, and other weights."""
     params, prior, X = problem.params, problem.prior, problem.data.X
     shift = 0.6 * np.array([1.0, -0.5])[: params.A.shape[0]]
     both = [params.log_beta + np.log(0.3), params.log_beta + np.log(0.7)]
@@ -82,4 +82,4 @@ def _renamed(problem: Problem[Labeled]) -> Problem[Labeled]:
 
 
 invariants = {**OF_CLASSES, "names of the classes": _renamed}
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

@@ -1,7 +1,7 @@
 """DCA-GM's approximations compared with NUTS, on identified quantities.
 
-All sample the posterior of A with the mixtures at their mode (``dca_gm.draws``). The
-distance of means in posterior standard deviations, and of log standard deviations, must
+All methods sample the posterior of the projection A, with the mixtures fixed at their
+mode (``dca_gm.draws``). The differences of means (in posterior sd) and of log sd must
 stay within a bound.
 """
 

@@ -1,28 +1,31 @@
 """Gaussian classes compared with their data: tails, skewness, clusters, labels.
 
-The model is "full", "tied" or "diagonal" (``models.gaussian_classes``). Its fit depends
-on the data only through the class sizes, the class means and the scatter matrices
-S = Σ r rᵀ of the residuals r: of each class, pooled, or their diagonals. Write the
-residuals of one S as U S^(1/2), with U orthonormal columns. If classes are Gaussian,
+Covariances are "full", "tied" or "diagonal" (``models.gaussian_classes``). A fit uses
+only these statistics of the data: the class sizes, the class means and scatter matrices
+S = Σ r rᵀ of the residuals r (for each class, pooled, or only the diagonals). The
+residuals of one S are U S^(1/2), where U has orthonormal columns. If classes are
+Gaussian,
 
     U is uniform over orthonormal matrices that are centered in each class,         (1)
 
-independent of means and S (a unit vector for each feature if "diagonal"). A replicate
-is a new U with the means and S of the data. Its fit is the fit to the data under any
-prior, so no refit is needed, and p-values are exact for all parameters and sizes.
+independent of means and S. (For "diagonal", the columns of U are independent unit
+vectors.) A replicate is a new U with the means and S of the data. Under any prior, the
+fit to a replicate equals the fit to the data. So no refit is needed, and p-values are
+exact for all parameters and sizes.
 
 Only the leading k principal components of S are used, at most ``MOST`` and a third of
-the degrees of freedom. They depend on S, so p-values remain exact. With q = √f u for f
-degrees of freedom, and n_c points in the class of a point, the statistics are
+the degrees of freedom. The components depend only on S, so p-values remain exact. Let u
+be a row of U, q = √f u for f degrees of freedom, and n_c the number of points in the
+class. The statistics are
 
 *tails*         held-out log density: with Jeffreys' prior the density of a point given
-                the others is, up to a factor without the point,
+                the other points is proportional to
                 (1 - h)^((f-1)/2),  h = |u|² n_c/(n_c - 1);                         (2)
-*skewness*      ‖E q⊗q⊗q‖², Mardia's: all third moments, also of curved classes;
+*skewness*      ‖E q⊗q⊗q‖² (Mardia): all third moments, which detects curved classes;
 *clusters*      the smallest kurtosis over directions, by gradient descent from the
                 principal components: 3 for a normal, 1 for two equal clusters;
-*labels*        third moment towards the means of the other classes: mislabeled points
-                lie there;
+*labels*        the third moment in the direction of the means of other classes, where
+                mislabeled points lie;
 *covariances*   ("tied") Σ_c n_c ‖E_c qqᵀ - I‖²;
 *correlations*  ("diagonal") Σ n_c r² over pairs of features.
 
@@ -45,7 +48,7 @@ from probmetric.data.hash import canonical_order
 from probmetric.estimators._learner import no_rows
 
 MOST, MOST_ROWS, N_REPLICATES, N_STEPS = 10, 2000, 999, 6
-"""Principal components, rows (sampled from more), replicates, and steps of descent."""
+"""Largest numbers of components and rows; numbers of replicates and descent steps."""
 
 MEMORY = 200_000
 """Numbers in one block of replicates."""
@@ -54,45 +57,45 @@ PARTS = {
     "tails": (
         0.01,
         "held-out log density is {gap:+.2f} per point relative to Gaussian classes",
-        "Points far from their class (negative) or short tails (positive): look for "
-        "outliers, or transform features. Do not use the densities; take probabilities "
-        "from votes (KNeighborsClassifier).",
+        "A negative value means points far from their class, a positive value short "
+        "tails. Look for outliers, or transform features. Do not use the densities. "
+        "Take probabilities from votes (KNeighborsClassifier).",
     ),
     "skewness": (
         0.3,
         "third moments of the classes exceed those of Gaussian classes by {gap:.2f} "
         "(root mean square)",
-        "Classes are skewed or curved: transform features (logarithms), or take "
+        "Classes are skewed or curved. Transform features (logarithms), or take "
         "probabilities from votes (KNeighborsClassifier).",
     ),
     "clusters": (
         0.1,
         "the smallest kurtosis within classes differs by {gap:+.2f} from Gaussian "
         "classes",
-        "Classes consist of clusters or have sharp edges (negative): split them, or "
-        "use DCAGM, whose classes are mixtures.",
+        "A negative value means that classes have clusters or sharp edges. Split these "
+        "classes, or use DCAGM, whose classes are mixtures.",
     ),
     "labels": (
         0.1,
         "skewness towards other classes is {gap:+.2f} relative to Gaussian classes",
-        "Points of a class lie near other classes: look for wrong labels.",
+        "Points of a class lie near other classes. Look for wrong labels.",
     ),
     "covariances": (
         0.2,
         "covariances of classes differ by {gap:.2f} from their mean",
-        "Classes differ in their covariance: use GaussianClasses or GLML with "
+        "Classes differ in their covariance. Use GaussianClasses or GLML with "
         "covariance='full'.",
     ),
     "correlations": (
         0.1,
         "features correlate by {gap:.2f} within classes",
-        "Features are correlated within classes: use covariance='full' or 'tied'.",
+        "Features are correlated within classes. Use covariance='full' or 'tied'.",
     ),
 }
 """Size that matters, result and remedy of each part."""
 
 SURPRISE = {"tails": np.abs, "clusters": np.negative}
-"""Which differences from the mean of replicates are surprising; default: positive."""
+"""Transforms of differences from replicates. Large positive results are surprising."""
 
 
 class Block(NamedTuple):

@@ -1,11 +1,12 @@
 """GLML's bias matrix and local metric compared with autodiff and spheres.
 
-The bias matrix is evaluated as the paper writes it, under the paper's number, with p_c
-the class densities times the class probabilities,
+The bias matrix is evaluated by the formula of the paper, with the paper's number. p_c
+is a class density times the class probability,
 
     B ∝ Σ_c Σ_{j≠c} p_j (p_j - p_c) ∇∇p_c.                                        (11)
 
-Controls: 4D for 2D (erratum G1), normal densities for Student's, the Euclidean metric.
+Negative controls use 4D instead of 2D (erratum G1), normal densities instead of
+Student's t, or the Euclidean metric.
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Posterior, evidence and modes of Gaussian classes.
 
-The log density of NumPyro's model at any θ, less the log density of θ under the
-posterior (SciPy), is the evidence. Modes are stationary points of NumPyro's density.
+The log evidence is NumPyro's log density at any θ minus the log posterior density of θ
+(SciPy). Modes are stationary points of NumPyro's density.
 """
 
 from functools import partial
@@ -96,7 +96,7 @@ def _log_posterior(at: GaussianClassesParams, post: Any, kind: str) -> float:
 def by_candidates_formula(
     problem: Problem[Labeled], nu: float = 0.0, shrink: bool = True
 ) -> Values:
-    """Return evidence plus log posterior; wrong: ν off, or without shrinkage."""
+    """Return evidence plus log posterior; wrong: another ν, or without shrinkage."""
     table: dict[str, list[float]] = {}
     stats = statistics(problem.data, n_classes(problem))
     for kind in KINDS:

@@ -86,4 +86,4 @@ invariants = {
     **OF_CLASSES,
     "translation of the points, prior included": translated,
 }
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

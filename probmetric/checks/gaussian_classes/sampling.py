@@ -1,8 +1,8 @@
 """Calibration of the exact draws of Gaussian classes.
 
-The true parameters of a simulated data set, and its data, come from the sites of the
-NumPyro model and not from ``draw``. An error of ``draw`` in both truth and posterior
-would cancel, and the ranks would be uniform.
+True parameters and data are simulated from the sites of the NumPyro model and not by
+``draw``. Otherwise an error of ``draw`` would be in both truth and posterior, and the
+ranks would still be uniform.
 """
 
 from functools import partial
@@ -41,10 +41,8 @@ def _log_det(chol: Float[Array, "... d d"]) -> Float[Array, "..."]:
 
 
 N_WORLDS, N_POINTS, N_DRAWS, BLOCK = 1000, 20, 49, 200
-"""They detect a common shift of 0.16 posterior sd among seven quantities.
-
-Small data sets show a wrong ν best. A block is a compiled call.
-"""
+"""Numbers of simulations, points, draws, and simulations per compiled call. They detect
+a common shift of 0.16 posterior sd among seven quantities."""
 
 
 def ranks_of_draws(

@@ -68,4 +68,4 @@ invariants = {
     "translation of the points": _moved,
     "pairs in two halves": _counted_twice,
 }
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

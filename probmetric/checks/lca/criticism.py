@@ -1,20 +1,20 @@
 """LCA compared with its data: prior, binned pair labels, held-out P(same).
 
-Symbols as in ``inference.lca.likelihood``; θ = (vec W, log b), posterior covariance Σ =
-H⁻¹ at the mode θ̂ (Laplace), y_i with P_i = e^{-t_i}, learning rate η, weights w.
+Symbols are defined in ``inference.lca.likelihood``. θ = (vec W, log b) has mode θ̂ and
+covariance Σ = H⁻¹ (Laplace). P_i is e^{-t_i}, and η is the learning rate.
 
-*Prior.* Under the model, the posterior mean of any quantity varies about its prior mean
-by its prior variance minus its expected posterior variance. In units of the prior's sd
-(c/√λ for an entry of W; normal scores of b), with m the posterior mean,
+*Prior.* Under the model, the variance of a posterior mean about the prior mean is the
+prior variance minus the expected posterior variance. In units of the prior sd (c/√λ for
+an entry of W; normal scores of b), with m the posterior mean,
 
     ‖m‖² ~ Σ_k e_k χ²_1,     e_k the eigenvalues of I - Σ in these units,         (1)
 
-for W, approximated by a scaled χ²; and m/√(1 - Var z_b) ~ N(0, 1) for b. The size is
-the power-scaling sensitivity of b and of distances to either prior, which matters from
-0.05.
+for W, where the sum is approximated by a scaled χ². For b, m/√(1 - Var z_b) ~ N(0, 1).
+The size is the largest power-scaling sensitivity of b and of distances to the priors of
+W and b. A size of 0.05 or more matters.
 
-*Predictive.* With e = y - P(θ̂) and the bins' indicators B the residuals are r = Bᵀwe.
-Labels are replicated with their refit, to first order: with G = ∂P/∂θ, C = BᵀwG,
+*Predictive.* With e = y - P(θ̂) and indicators B of the bins, residuals are r = Bᵀwe.
+Labels are replicated with a refit to first order. With G = ∂P/∂θ and C = BᵀwG,
 
     r = Kᵀe - CΣ∇log p(θ*),    K = w(B - ηV⁻¹GΣCᵀ),    V = P(1 - P),               (2)
 
@@ -23,13 +23,14 @@ refits would be too wide for a right model, because Var r is BᵀVB minus CΣC�
 e is scaled by 1/√η. The part *location* uses the leading principal components of
 midpoints and their squares instead of bins, to detect base rates that vary by location.
 
-*Calibration.* P(same) of the model for held-out pairs: each fold of points is left out
-with all its pairs, and the prior is the prior of the fit.
+*Calibration.* P(same) is compared with the labels of held-out pairs. Each fold of
+points is left out with all its pairs. The prior is the prior of the fit.
 
 Draws store pairs, prior and mode (group ``fit``), so a fit and its draws have the same
-verdict. Pairs made from labels share points. Their replicates of a bin are widened by
-the root of the design effect: the variance of the sum over points, each with all its
-pairs, relative to the variance with independent labels (at least 1).
+verdict. Pairs made from labels share points. For these pairs, replicates of a bin are
+multiplied by the root of the design effect (at least 1). The design effect is the
+variance of the sum over points, each with all its pairs, divided by the variance for
+independent labels.
 
 References
 ----------
@@ -65,7 +66,7 @@ from probmetric.posterior.bands import band, binned, merged
 from probmetric.typing import Array
 
 BINS, LEAST, PROB = 10, 2.0, 0.95
-"""Bins, the least expected pairs of either label in one, and the share of a band."""
+"""Number of bins, least expected pairs of each label in a bin, coverage of a band."""
 
 N_REPLICATES, N_DRAWS, N_SHOWN, FOLDS = 4000, 1000, 20, 5
 N_PLACES = 5
@@ -93,8 +94,8 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
         )
     if np.isinf(fitted.prior.lam):
         raise ValueError(
-            "fit: λ must be finite, got λ = inf (chosen by regularization='cv'), "
-            "with which nothing is learned. Set regularization to a number."
+            "fit: λ must be finite, got λ = inf (chosen by regularization='cv'). The "
+            "fit then learns nothing. Set regularization to a number."
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)
@@ -130,7 +131,7 @@ def _judged(fit: Any) -> tuple[Fitted, bool]:
 def _around(fitted: Fitted) -> tuple[Fitted, Laplace]:
     """Return the fit and the Gaussian around it.
 
-    If the fit is not a mode, it is rotated towards its prior mean and continued.
+    If the fit is not a mode, W is rotated towards its prior mean and the fit continues.
     """
 
     def gaussian(at: Fitted) -> Laplace:
@@ -167,16 +168,16 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
     sensitive = _sensitivity(fitted, theta, unit, b)
     far = np.sqrt(m @ m / e.sum())
     summary = (
-        f"W lies {far:.1f} times as far from its prior mean as the model expects "
-        f"(p = {p_W:.2g}), b has z = {z_b:+.1f} (p = {p_b:.2g}); power-scaling "
-        f"sensitivity {sensitive:.2f}"
+        f"the distance of W from its prior mean is {far:.1f} times the expected "
+        f"distance (p = {p_W:.2g}), b has z = {z_b:+.1f} under its prior "
+        f"(p = {p_b:.2g}); power-scaling sensitivity {sensitive:.2f}"
     )
     remedy = (
         "Prior and data disagree, and the result depends on both. Use a weaker prior "
         "(smaller regularization), or a prior_mean from other data."
         if sensitive >= SENSITIVE
-        else "The data are unlikely under the prior, which hardly changes the result. "
-        "Report this with the results."
+        else "The data are unlikely under the prior, but the prior hardly changes the "
+        "result. Report this with the results."
     )
     p = min(1.0, 2 * min(p_W, p_b))
     return Finding("prior", far, p, sensitive, SENSITIVE, summary, remedy)
@@ -243,14 +244,14 @@ def _predictive(
     left = np.linalg.cholesky(noise.T @ noise + 1e-12 * np.diag(sd**2))
     drawn = _labels(P, m, K * design, rng)
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
-    summary = "the model's own P(same), on the pairs of the fit"
+    summary = "P(same) of the model, for the pairs of the fit"
     remedy = (
-        "Pairs built from class labels are no draws of this model: take probabilities "
-        "from votes or same_probability, not from the link of the model or its draws, "
-        "and intervals from posterior_metric('intervals')."
+        "Pairs made from class labels do not follow this model. Take probabilities "
+        "from votes or same_probability, not from the link of the model or its draws. "
+        "Take intervals from posterior_metric('intervals')."
         if labeled
-        else "Labels do not follow exp(-(b + dist²/2)): use distances and their order, "
-        "not P(same) or its intervals; look for wrong labels and missing features."
+        else "Labels do not follow exp(-(b + dist²/2)). Use distances and their order, "
+        "not P(same) or its intervals. Look for wrong labels and missing features."
     )
     table = _table(np.sqrt(D / tau2), y / m, P, w * m, which)
     observed, first = B.T @ gap, n_bins + shape.shape[1]
@@ -272,12 +273,12 @@ def _location(
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     summary = (
-        f"the rate of same pairs varies by {gap:.0%} with the place of a pair, at "
-        f"equal distance (p = {p:.2g})"
+        f"at equal distance, the rate of same pairs varies by {gap:.0%} with the "
+        f"location of the pair (p = {p:.2g})"
     )
     remedy = (
-        "One base rate b is not enough: use PointEffectsLCA or HierarchicalLCA, or do "
-        "not compare P(same) of pairs in different places."
+        "One intercept b is not enough. Use PointEffectsLCA or HierarchicalLCA, or do "
+        "not compare P(same) of pairs at different locations."
     )
     return Finding("location", largest, p, gap, RATE, summary, remedy)
 
@@ -372,7 +373,8 @@ def _finding(
     k = int(np.argmax(gap))
     worst, where = table.iloc[k], " (inside the band)" * (outside > 0 and not beyond[k])
     shape = np.argmax(np.abs(observed) / sd) >= len(n)
-    by = "; the link's shape deviates most (lapses, or another power)" if shape else ""
+    by = "; the shape of the link deviates most (lapses, or a power of the distance)"
+    by = by if shape else ""
     summary = (
         f"{summary}: {outside} of {len(table)} bins outside the simultaneous "
         f"{PROB:.0%} band (p = {p:.2g}); largest gap{where}: {worst['expected']:.2f} "
@@ -392,9 +394,9 @@ def _calibration(held: Held, rng: np.random.Generator) -> Finding:
     design = np.maximum(1, by_point / alone) if shared else np.ones(len(alone))
     sd = alone * design
     drawn = _labels(P, m, B, rng) * design
-    what = f"{len(P):,} pairs"
+    what = f"{len(P):,} held-out pairs"
     what = what if held.trials is None else f"{m.sum():,} judgments of {what}"
-    summary = f"P(same) of the model's link exp(-(b + dist²/2)), on {what} held out"
+    summary = f"P(same) of the model's link exp(-(b + dist²/2)), for {what}"
     remedy = (
         "P(same) of this link is not calibrated for new pairs. Fit a link to other "
         "pairs, or use only distances and their order."

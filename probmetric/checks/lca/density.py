@@ -42,7 +42,7 @@ def points(problem: Problem[Pairs]) -> list[Sites]:
 
 
 def _pooled(problem: Problem[Pairs], same: float = 1.0, orders: float = 1.0) -> Any:
-    """Return the pooled log joint density; wrong: parts of it times a factor."""
+    """Return the pooled log joint density; wrong: some terms times a factor."""
     stats = prepare(problem.data)
     stats = stats._replace(n_same=same * stats.n_same, ways=orders * stats.ways)
     return _density, (stats, problem.prior, rate_of(problem))
@@ -64,7 +64,7 @@ def counted(problem: Problem[Pairs]) -> Problem[Pairs]:
 
 
 def _as_labels(problem: Problem[Pairs]) -> Problem[Pairs]:
-    """Make one label of each count: *same* if it is not zero."""
+    """Replace each count by one label: *same* if the count is not zero."""
     y = (np.asarray(problem.data.y) > 0).astype(int)
     return replace(problem, data=problem.data._replace(y=y, trials=None))
 

@@ -37,7 +37,7 @@ def differences(problem: Problem[Pairs], pairs: Pairs) -> np.ndarray:
 
 
 def directions(g: np.ndarray) -> np.ndarray:
-    """Return g / ‖g‖ of each pair, 0 where g is."""
+    """Return g / ‖g‖ of each pair, and 0 if g = 0."""
     norm = np.linalg.norm(g, axis=1, keepdims=True)
     return g / np.where(norm == 0, 1, norm)
 

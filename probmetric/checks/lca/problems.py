@@ -54,4 +54,4 @@ def fit_problem(problem: Problem[Pairs]) -> Fit:
 
 
 invariants = OF_PAIRS
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

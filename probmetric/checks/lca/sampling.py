@@ -1,8 +1,8 @@
 """LCA's approximations compared with NUTS, and its calibration.
 
 The distance of Laplace's draws and of the variational guide from NUTS must stay within
-a bound of one posterior standard deviation. b, whose posterior is skewed, is furthest
-from it.
+the bound (in posterior sd) of the claim. The distance is largest for b, because the
+posterior of b is skewed.
 """
 
 import jax
@@ -32,7 +32,7 @@ N_DISTANCES = 8
 
 
 def _metric_summaries(problem: Problem[Pairs], draws: Draws) -> xr.Dataset:
-    """Return distances of a few pairs and log b (b is too skewed)."""
+    """Return distances of a few pairs, and log b (less skewed than b)."""
     pairs = some_pairs(problem, N_DISTANCES)
     delta = pairs.X[pairs.i] - pairs.X[pairs.j]
     squared = np.einsum("pk,cskl,pl->csp", delta, draws.values["M"], delta)
@@ -47,7 +47,7 @@ def _pooled(problem: Problem[Pairs]) -> Posterior:
 
 
 def nuts_reference(problem: Problem[Pairs]) -> xr.Dataset:
-    """Sample the pooled target from Laplace's start, with steps short enough."""
+    """Sample the pooled target from Laplace's start, with short steps."""
     sampler = NUTS(target_accept=0.9)
     with jax.enable_x64(True):
         draws = sampler.draw(_pooled(problem), seed=3, progress=False)

@@ -25,8 +25,8 @@ class Calibration:
 
     ``table`` has the tests of ``ranks`` by ``uniformity``, and ``controls`` has the
     tests of each wrong posterior. Negative controls in ``left_out`` were not run,
-    because they are right for this model (shuffled observations, if rows are
-    exchangeable).
+    because they are not wrong for this model. For example, if rows are exchangeable,
+    shuffled observations have the same posterior.
     """
 
     model: str
@@ -43,7 +43,7 @@ class Calibration:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the model; not "agree" if a wrong posterior was not rejected."""
+        """Verdict on the model. "agree" also requires that wrong posteriors failed."""
         verdict = str(self.table.attrs["verdict"])
         return "inconclusive" if verdict == "agree" and self.missed else verdict
 
@@ -96,9 +96,9 @@ def sbc(
     Parameters
     ----------
     model : callable
-        NumPyro model ``model(data, *args, **kwargs)``. Its latent sites must be
-        continuous and have proper priors. Observed sites must have distributions that
-        can be sampled (no ``numpyro.factor``).
+        NumPyro model ``model(data, *args, **kwargs)``. Latent sites must be continuous
+        and have proper priors. Observed sites must have distributions that can be
+        sampled (no ``numpyro.factor``).
     data : pytree of arrays
         Data of the model, with observations. Only the shapes of the observations are
         used, and a few dozen observations are enough. The other arrays (points, sizes)

@@ -1,14 +1,14 @@
 """Draws of any NumPyro model compared with their data.
 
 *Prior.* For each quantity q drawn from posterior and prior, z(q) are normal scores
-among draws of the prior. By total variance the posterior mean of a normal score varies
-about 0 by 1 minus the posterior variance:
+among draws of the prior. By the law of total variance, the posterior mean of a normal
+score has mean 0, and its variance is 1 minus the posterior variance. Approximately,
 
-    E[z] / √max(1 - Var z, ½)  ~  N(0, 1),                                         (1)
+    E[z] / √max(1 - Var z, ½)  ~  N(0, 1).                                         (1)
 
-approximately. The ½ is for quantities that the data hardly determine, for which 1 - Var
-z is noise. The p-value is the smallest over quantities after Holm. The size is the
-power-scaling sensitivity to the prior of ``az.psense``, which matters from 0.05.
+The ½ is for quantities that the data hardly determine, because 1 - Var z is then noise.
+The p-value is the smallest over quantities after Holm. The size is the power-scaling
+sensitivity to the prior (``az.psense``). A size of 0.05 or more matters.
 
 *Predictive.* Observations x are in equal-count bins of their predictive mean m. With e
 = x - m in units of its predictive standard deviation s, the residuals of a bin are
@@ -17,9 +17,9 @@ power-scaling sensitivity to the prior of ``az.psense``, which matters from 0.05
 
 the second only if observations have more than two values. The largest standardized
 residual is compared with replicates. A posterior predictive p-value is conservative,
-because the parameters were fitted to the data. A bin matters if its mean is off by 0.1
-predictive standard deviations (0.05 of a share about a half). Calibration needs
-held-out observations: use ``evaluate`` or ``loo``.
+because the parameters were fitted to the data. A deviation matters if the mean of a bin
+is off by 0.1 predictive standard deviations (by 0.05 for a share of about a half). To
+check calibration on held-out observations, use ``evaluate`` or ``loo``.
 
 References
 ----------
@@ -86,9 +86,9 @@ def _prior(draws: xr.DataTree) -> Finding:
     sizes = {k: float(np.nanmax(v)) for k, v in sensitivity.data_vars.items()}
     most = max(sizes, key=lambda k: sizes[k])
     summary = (
-        f"{names[worst]} lies furthest from its prior, z = {z[worst]:+.1f} (p = "
-        f"{p.min():.2g} of {len(z)} numbers); largest power-scaling sensitivity "
-        f"{sizes[most]:.2f}, of {most}"
+        f"{names[worst]} is furthest from its prior, z = {z[worst]:+.1f} (p = "
+        f"{p.min():.2g}, adjusted for {len(z)} numbers); largest power-scaling "
+        f"sensitivity {sizes[most]:.2f}, of {most}"
     )
     remedy = (
         "Prior and data disagree, and the posterior depends on both. Widen this prior, "
@@ -108,7 +108,7 @@ def _departure(scores: Float[np.ndarray, "s"]) -> float:
 
 
 def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
-    """Compare an observed site with its replicates (Eq. 2); None if all missing."""
+    """Compare an observed site with replicates (Eq. 2); None without observations."""
     x = np.ravel(draws["observed_data"][name].to_numpy()).astype(float)
     replicates = thinned(draws, N_REPLICATES)["posterior_predictive"].to_dataset()
     new = _flat(replicates[name])
@@ -138,9 +138,9 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
         f"expected, {_mean(x, which, k):.3g} observed"
     )
     remedy = (
-        f"The model would not have produced {name}: look at az.plot_ppc_dist(draws), "
-        "and at observations far from their prediction; let the spread, the link or a "
-        "group vary."
+        f"Data simulated from the model differ from {name}. Look at "
+        "az.plot_ppc_dist(draws), and at observations far from their prediction. Let "
+        "the spread, the link or a group vary in the model."
     )
     return Finding("predictive", largest, p, size, GAP, summary, remedy)
 

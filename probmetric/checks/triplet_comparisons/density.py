@@ -66,7 +66,7 @@ def _paired(problem: Problem[Triplets]) -> Problem[Triplets]:
 
 
 def odd(problem: Problem[Triplets]) -> Problem[Triplets]:
-    """Return odd-one-out responses to the same triplets, a tenth of them lapses."""
+    """Return odd-one-out responses to the same triplets, with lapse rate 0.1."""
     data = OddOneOut(*problem.data)
     y = np.arange(len(np.asarray(data.anchor))) % 3
     options = {**problem.options, "lapse_rate": 0.1}

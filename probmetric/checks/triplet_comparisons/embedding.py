@@ -1,9 +1,9 @@
-"""Claims about an embedding of objects, compared with a model of their places only.
+"""Claims about an embedding of objects, compared with a model of independent places.
 
-``places`` draws the place of every object independently: no rows stand for objects, no
-map is learned, nothing is centered. Eq. (1) of
-``inference.triplet_comparisons.embedding``: the map of rows with a prior centered at 0
-is the same model.
+The reference model ``places`` draws the coordinates of every object independently,
+without a linear map and without centering. By Eq. (1) of
+``inference.triplet_comparisons.embedding``, this model equals a linear map of rows that
+represent the objects, with prior mean 0.
 """
 
 from functools import partial
@@ -63,7 +63,7 @@ MOST = 40
 def places(
     triplets: Triplets, prior: TripletPrior, *, learning_rate: float = 1.0
 ) -> None:
-    """Independent reference model: a place for each object; no rows, no map."""
+    """Draw coordinates of each object independently, without a map (reference)."""
     shape = len(triplets.X), len(prior.mean)
     scale = prior.c / jnp.sqrt(prior.lam)
     Z: Any = numpyro.sample("Z", dist.Normal(0, scale).expand(shape).to_event(2))

@@ -79,4 +79,4 @@ invariants = {
     "near and far exchanged, with the answer": flipped,
     "translation of the points": translated,
 }
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

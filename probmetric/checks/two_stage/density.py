@@ -46,7 +46,7 @@ def _slope(gradient: Mapping[str, Array], n: int, total: ArrayLike) -> Values:
 
 
 def _few(problem: Problem[Groups]) -> Groups:
-    """Return the first instances of each source: NumPyro stacks all of them."""
+    """Return the first instances of each source, because NumPyro stacks instances."""
     groups, codes = problem.data, np.asarray(problem.data.group)
     few = np.concatenate([np.flatnonzero(codes == g)[:FEW] for g in np.unique(codes)])
     w = None if groups.w is None else np.asarray(groups.w)[few]

@@ -44,7 +44,7 @@ MOST_ENTRIES = 1200
 
 
 def from_labels(X: np.ndarray, y: np.ndarray) -> Problem[Groups]:
-    """Use classes as sources, with one component; thin classes of too many entries."""
+    """Use classes as sources (at most ``MOST_ENTRIES`` entries) and one component."""
     Z, codes = standardized(X, y)
     Z = Z[:, Z.any(0)]  # Features that vary.
     most = max(2, MOST_ENTRIES // Z.shape[1])
@@ -73,4 +73,4 @@ invariants = {
     "names of the groups": renamed,
     "translation of points and prior mean": translated,
 }
-"""Changes of a problem that must leave the learned metric as it was."""
+"""Changes of a problem that must not change the learned metric."""

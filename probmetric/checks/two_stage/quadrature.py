@@ -1,8 +1,8 @@
-"""EQ-2 and the representative's posterior compared with the trapezoid rule over x.
+"""Compare EQ-2 of the paper and the posterior of x with the trapezoid rule over x.
 
-On the first two features, which follow a two-stage mixture with the leading blocks of W
-and B. The rule is exact to rounding for a normal integrand once its step
-is below the integrand's standard deviation.
+x is the representative of a source. Only the first two features are used, which follow
+a two-stage mixture with the leading blocks of W and B. For a normal integrand the rule
+is exact to rounding if its step is below the standard deviation of the integrand.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from probmetric.typing import ArrayLike
 
 N_PAIRS = 4
 REACH = 9.0
-"""The grid ends 9 standard deviations of B from μ_k and the points: 1e-18 beyond."""
+"""The grid ends 9 sd of B from μ_k and the points. The mass beyond is about 1e-18."""
 
 
 def leading(params: TwoStageParams) -> TwoStageParams:

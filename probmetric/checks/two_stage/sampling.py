@@ -1,6 +1,6 @@
 """New points of the two-stage mixture, SVI compared with NUTS, and calibration.
 
-Calibration ranks label-invariant functionals only; components have no names.
+Only functionals that do not depend on the order of the components are ranked.
 """
 
 from functools import partial
@@ -27,7 +27,7 @@ from probmetric.inference.two_stage.target import Fitted
 from probmetric.models.two_stage import TwoStagePrior, two_stage
 
 N_WORLDS = 380
-"""They detect a common shift of 0.3 posterior sd among five quantities."""
+"""Number of simulations. It detects a common shift of 0.3 sd among five quantities."""
 
 
 def _world() -> tuple[Stacks, TwoStagePrior]:
@@ -76,7 +76,7 @@ def invariants_by_svi(problem: Problem[Groups]) -> xr.Dataset:
 
 
 def moments_of_new(problem: Problem[Groups]) -> Values:
-    """Return moments of two instances of one source, and of one of another."""
+    """Return moments of two instances of one source and of an instance of another."""
     p = near(problem)
     shared = np.einsum("k,kij->ij", p.weights, p.between)
     shared = shared + np.einsum("k,ki,kj->ij", p.weights, p.means, p.means)

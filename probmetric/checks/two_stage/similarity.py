@@ -1,9 +1,9 @@
 """Scores of pairs compared with stacked normal densities.
 
-Reference: the joint density of instances of one source, from the normal density of all
-of them side by side, covariance 1 1ᵀ ⊗ B + I ⊗ W, component by component, without the
-rows and columns of missing entries. Components are moved together (``near``) to leave
-none certain; database elements have another noise.
+The reference stacks all instances of one source in a vector. In each component the
+vector is normal with covariance 1 1ᵀ ⊗ B + I ⊗ W, without the rows and columns of
+missing entries. The components are moved together (``near``), so none is certain.
+Database elements have another noise than queries.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from probmetric.typing import Array
 
 ODDS = 0.3
 SOME = "log_ratio", "kernel"
-"""Scores that are taken of rows with missing entries too."""
+"""Scores that are also checked for rows with missing entries."""
 
 NOISE = 1.6
 """Noise of database elements, relative to the noise of queries."""
@@ -47,7 +47,7 @@ def near(problem: Problem[Groups]) -> TwoStageParams:
 def log_parts(
     params: TwoStageParams, instances: Array, noise: Sequence[float]
 ) -> np.ndarray:
-    """Return log c_k p(rows | k) of one source, the noise of each times a factor."""
+    """Return log c_k p(rows | k) of one source; ``noise`` has a factor of W by row."""
     rows = np.asarray(instances)
     n, there = len(rows), ~np.isnan(rows).ravel()
     logs: list[float] = []

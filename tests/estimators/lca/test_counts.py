@@ -228,6 +228,6 @@ def test_stated_probabilities_of_few_pairs_with_many_judges_are_judged():
         model = LCA(learning_rate=1).fit_pairs(pairs, y, trials=trials)
         own = {f.part: f for f in criticize(model, seed=0)}["calibration"]
         assert own.summary.startswith("P(same) of the model")
-        assert "4,000 judgments of 40 pairs held out" in own.summary
+        assert "4,000 judgments of 40 held-out pairs" in own.summary
         found.append(own.p_value)
     assert found[0] > 0.01 > found[1]
