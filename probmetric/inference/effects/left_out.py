@@ -31,7 +31,7 @@ _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NOD
 
 
 def _of_draw(draw: Arrays, rows: Rows) -> Array:
-    """Return Eq. (1) for each point, (n,), at one draw {M, b, b_point, spread}."""
+    """Return the log of Eq. (1) per point, (n,), at a draw {M, b, b_point, spread}."""
     D = jnp.sum((rows.delta @ draw["M"]) * rows.delta, -1)
     h = 0.5 * draw["b_point"]
     at_nodes = 0.5 * draw["b"] * jnp.exp(draw["spread"] * NODES)

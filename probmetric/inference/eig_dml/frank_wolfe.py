@@ -41,7 +41,7 @@ DENSE_LIMIT = 200
 """Largest d for which factoring G is cheaper than one Lanczos run."""
 
 NO_WEIGHT = 1e-15
-"""Smallest softmin weight: the sum of smaller ones is below the rounding of G."""
+"""Smallest softmin weight; the sum of smaller weights is below the rounding of G."""
 
 
 def softmin(a: Float[np.ndarray, "f"], sigma: float) -> Float[np.ndarray, "f"]:
@@ -56,7 +56,7 @@ def top_eigenvector(
     u: Float[np.ndarray, "f"],
     start: Float[np.ndarray, "d"],
 ) -> tuple[float, Float[np.ndarray, "d"]]:
-    """Compute λ_max(G(u)) and its eigenvector v (Lanczos: Ritz value plus residual)."""
+    """Compute λ_max(G(u)) and v; Lanczos adds the residual to the Ritz value."""
     d = Z.shape[1]
     if d <= DENSE_LIMIT:
         values, vectors = np.linalg.eigh(weighted_gram(Z, u))

@@ -19,9 +19,9 @@ a game whose solution is sharp. Each restart replaces ω by the geometric mean o
 ‖ΔS‖/‖Δw‖, the distances since the last restart, as in PDLP. Without this update the
 solver does not converge if the lengths of z differ by orders of magnitude.
 
-‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix. Its entries are not
-negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), with
-Bx = A(A*(x)).
+‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without forming the matrix. Its entries
+are not negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0
+(Collatz-Wielandt), with Bx = A(A*(x)).
 
 Few far pairs are active. The solver therefore uses a working set of far pairs, at first
 the pairs with the smallest a. It adds the most violated pairs until no pair is
@@ -43,10 +43,10 @@ from probmetric.inference.eig_dml.certificate import (
 )
 
 CHECK_EVERY = 20
-"""Steps between two checks of the gap, each as expensive as a step."""
+"""Steps between two checks of the gap. A check is as expensive as a step."""
 
 RESTART = 0.3
-"""Share of the gap at the last restart at which to restart."""
+"""The solver restarts if the gap is below this share of the gap at the last restart."""
 
 
 def project_simplex(
@@ -83,7 +83,7 @@ def operator_norm(Z: Float[np.ndarray, "f d"]) -> float:
 
 
 LONGEST = 1000
-"""Fewest steps of an average that covers half the run before it is restarted."""
+"""Minimum length of an average for the restart at half of the run."""
 
 
 class _State(NamedTuple):

@@ -101,8 +101,8 @@ def predict_log_proba(
 ) -> Float[Array, "n c"]:
     """Compute log P(class | x, data) with all parameters integrated out.
 
-    With ``missing``, NaN entries are integrated out exactly, at a cost of n c d³.
-    Otherwise rows with NaN get NaN.
+    With ``missing=True``, NaN entries are integrated out exactly, at a cost of n c d³.
+    Otherwise the result is NaN for rows with NaN.
     """
     return _predict(post, jnp.asarray(X), missing)
 
