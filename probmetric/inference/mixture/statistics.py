@@ -1,7 +1,7 @@
 """Parameters and additive statistics of the normal mixture, for points and for groups.
 
-The module also has two steps that all E-steps share: the restriction of a row to its
-known component, and responsibilities.
+Two steps that all E-steps share are also here: the restriction of a row to its known
+component, and responsibilities.
 """
 
 from typing import NamedTuple

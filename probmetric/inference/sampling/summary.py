@@ -13,7 +13,7 @@ import xarray as xr
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20
-"""Moves required to compare two chains: independent coin tosses agree once in 2²⁰."""
+"""Changes required to compare two chains; 20 coin tosses agree once in 2²⁰ times."""
 
 
 def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:

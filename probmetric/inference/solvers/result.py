@@ -58,9 +58,7 @@ class Fit(NamedTuple):
         Log joint density (log posterior up to its constant) at ``params``.
     result : array of shape (), int
         A ``Result`` code.
-    n_steps, n_evaluations : array of shape (), int
-        Number of steps of the solver, and number of evaluations of the EM step, or of
-        value and gradient.
+    Numbers of solver steps, and of evaluations of the EM step or of value and gradient.
     trace : array of shape (max_steps,)
         Objective after each step, NaN after the last step.
 
