@@ -2,8 +2,8 @@
 
 ``choose`` fits every setting of a grid in every fold and collects the losses of the
 held-out points, averaged over repeats. A rule then chooses a setting from the table of
-losses. ``choose_strength`` is the most frequent use. It chooses the strength of a prior
-by the soft votes of neighbors and the rule of Eq. (1) of ``neighbors.strength``.
+losses. The most frequent use is ``choose_strength``, which chooses the strength of a
+prior by the soft votes of neighbors and Eq. (1) of ``neighbors.strength``.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -9,7 +9,7 @@ The model is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ 
     Ψ = Ψ₀ + Σ_c S_c + Σ_c κ n_c/(κ + n_c) (x̄_c - m)(x̄_c - m)ᵀ.                    (2)
 
 ``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1. Under this
-prior the mean of Σ is T, and it counts as s points:
+prior Σ has the mean T, which counts as s points:
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 

@@ -3,14 +3,14 @@
 With few points the fit overfits in three ways. With n points in d > n dimensions, S_W
 of Eq. (1) of ``dca_gm.start`` is singular, and each class shrinks to a point in the
 projection. The fit of A separates these points further. The average Fisher matrix J has
-rank p, so the metric J ignores d - p directions only because the points are few. A
+rank p, so with few points the metric J ignores d - p directions without evidence. A
 prior that counts as s points corrects all three errors. S_s of ``dca_gm.start``
 replaces S_W, the prior of A has the precision (λ/c²) h (1 + s/n), and the metric is
 
     M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s).                             (1)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of J. d and I refer to the columns that vary. If s = ∞, the metric is
+the trace of J. I and d refer to the columns that vary. If s = ∞, the metric is
 Euclidean, and only the feature variances T of ``dca_gm.start`` whiten the projection.
 
 With hundreds of points the classifier still overfits, because A0 was computed from the
@@ -43,7 +43,7 @@ TOLERANCE = 1.0
 """Tolerance, in standard errors, of Eq. (1) of ``neighbors.strength``."""
 
 MOST_HELD = 100.0
-"""Largest s/n in the precision of A. It keeps the precision finite if s = ∞."""
+"""Largest s/n in the precision of A, which is therefore finite if s = ∞."""
 
 HOLD, POINTS = 10.0, 22.0
 """h and m of ``close_prior``."""

@@ -1,8 +1,8 @@
 """DCA-GM: start of a fit from LDA, RCA and k-means, and checks of the data.
 
-The projection is LDA followed by RCA with the classes as chunklets. Its rows are the
-generalized eigenvectors v of S_B and S_W, by descending ω. They are the covariances
-between and within classes,
+The projection is LDA followed by RCA with the classes as chunklets. Let S_B and S_W be
+the covariances between and within classes. The rows of the projection are generalized
+eigenvectors v, by descending ω,
 
     S_B v = ω (S_s + ε tr(S_s)/d I) v,   vᵀ (S_s + ε tr(S_s)/d I) v = 1,             (1)
     S_s = (n S_W + s T)/(n + s).

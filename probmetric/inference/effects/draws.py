@@ -4,7 +4,8 @@
 It then draws (W, log b, effect) from the Gaussian at the mode of that cell. M = WᵀW/τ²
 does not change along the rotations ΩW, Ω skew. But a Gaussian that spreads along these
 directions leaves the set of rotated maps and inflates M. Let V be the draw of W minus
-the mode Ŵ = U S Aᵀ. The component of V along the rotations is removed.
+the mode Ŵ = U S Aᵀ. The component of V along the rotations is removed: with Y = Uᵀ V A,
+for each a < b ≤ p,
 
     Y_ab -= k S_b,  Y_ba += k S_a,    k = (S_b Y_ab - S_a Y_ba)/(S_a² + S_b²).       (1)
 

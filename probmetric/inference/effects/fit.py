@@ -8,8 +8,8 @@ Laplace's approximation of the marginal likelihood of ω is
 The fit maximizes log p(ω) + log p(y | ω) over ω ≥ 0. It compares ω = 0 with the best ω
 > 0 from Brent's method. The mode at each ω is found by L-BFGS and then Newton's method,
 starting at the nearest mode so far. The result is the mode θ̂ at the best ω. The
-certificate of the mode is ½ gᵀH⁻¹g, with g the gradient at θ̂. It is the difference in
-nats between the maximum of the local quadratic model and the value at θ̂.
+certificate of the mode is ½ gᵀH⁻¹g, with g the gradient at θ̂: the difference in nats
+between the maximum of the local quadratic model and the value at θ̂.
 
 ``Effect`` has the functions that differ between group maps and point intercepts. The
 type of the prior selects the model.

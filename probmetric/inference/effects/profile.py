@@ -87,9 +87,9 @@ def on_grid[M: ModeAt](
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
     """Return n equally spaced values of ω near ``at``, their probabilities and modes.
 
-    The grid ends where the log density is ``drop`` lower than at ``at``. The lower end
-    is at least 0. The search for the upper end starts with a step of ``scale``/10 and
-    stops beyond ``largest``. With n = 1, the grid is only ``at``, with probability 1.
+    The grid ends where the log density is ``drop`` lower than at ``at``, or at 0. The
+    search for the upper end starts with a step of ``scale``/10 and stops beyond
+    ``largest``. With n = 1, the grid is only ``at``, with probability 1.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)

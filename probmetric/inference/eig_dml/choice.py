@@ -7,7 +7,7 @@ Let a prior count as s points beside the n training points:
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of M; d and I refer to the columns that vary. Up to a factor, M_s is feasible
+the trace of M. I and d refer to the columns that vary. Up to a factor, M_s is feasible
 in problem (1). The certificate (5) is valid only for M, not for M_s with s > 0.
 
 ``choose_strength`` chooses s by the votes of neighbors in folds

@@ -23,9 +23,9 @@ use S as if it were M, because Eq. (4) is missing. P14: a step needs the eigenve
 not the eigenvalue. P16: the constraint on M is exactly ⟨H, M⟩ = κ. P17: a far pair at
 distance zero makes f* = 0, and a singular H needs δ relative to its trace.
 
-There is no generative model, and no NumPyro model. The loops run in NumPy and SciPy.
-Their stop depends on the data and the set of active pairs changes, so that JAX would
-compile longer than the fit takes.
+There is no generative model, and no NumPyro model. The loops run in NumPy and SciPy,
+because JAX would compile longer than the fit takes: the stop depends on the data, and
+the set of active pairs changes.
 
 References
 ----------

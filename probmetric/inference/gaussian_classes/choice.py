@@ -16,8 +16,8 @@ hardly differ from m₀, and predictions are the class shares.
 The choice minimizes, over (s, ν₀, κ₀), the mean of -log P(y_i | x_i, other folds),
 where P is the exact predictive probability of ``gaussian_classes.predict``. Every
 quantity in Eq. (1) is computed from the training points of the fold. The prior of
-highest evidence (``gaussian_classes.prior``) uses S_W twice; its a is too small if n is
-near D.
+highest evidence (``gaussian_classes.prior``) uses S_W twice, and therefore chooses too
+small an a if n is near D.
 
 Folds are stratified. Their number is at most the size of the smallest class with at
 least two points, because a held-out part without a class would reveal its labels. With

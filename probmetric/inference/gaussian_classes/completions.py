@@ -9,8 +9,8 @@ where J is the inverse of Σ_oo and zero elsewhere. Step (1) does not change x_o
 vector x - μ - ΣJ(x - μ)_o has the covariance Σ - ΣJΣ of x_m given x_o. Given the
 observed entries, the posterior is the mean of the NIW posteriors over completions. The
 predictive density of a class is the mean of the Student-t densities of these
-posteriors. ``complete`` returns S NIW posteriors, ``THIN`` sweeps apart. They form a
-Markov chain, whose mean converges to the posterior as S grows.
+posteriors. ``complete`` returns S NIW posteriors, ``THIN`` sweeps apart. The mean of
+this Markov chain converges to the posterior as S grows.
 
 References
 ----------

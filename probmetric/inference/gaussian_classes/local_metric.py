@@ -18,14 +18,14 @@ the expected squared distance r² of the nearest is
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (3)
 
 for every A. The expectation belongs inside the integral in Eq. (6) of the paper
-(erratum G2). With more than two classes, A = A_opt removes the bias of the error rate,
-but not of each class probability.
+(erratum G2). With more than two classes, the local metric removes the bias of the error
+rate, but not the bias of each class probability.
 
 ``choose_by_folds`` chooses the share γ of the base metric. Ranking by
 
     γI + D·A/tr A                                                                 (4)
 
-needs the base distance and the distance under A once for all γ. The densities are
+needs the base distance and the distance under A only once for all γ. The densities are
 fitted without the predicted points. Otherwise the choice would prefer a small γ, which
 predicts badly with 20 to 40 points. The candidates are, from no learning to most
 learning,
@@ -259,8 +259,8 @@ def choose_by_folds(
     """Choose the Euclidean metric or the weight γ, Eq. (5), by cross-validation.
 
     X are scaled points. ``learn`` returns the local metric of the training rows, or
-    None if it cannot be fitted; γ of this metric is not used. Returns an entry of
-    ``LADDER``, and the mean held-out log score of every entry.
+    None if the metric cannot be fitted. The γ of this metric is not used. The result is
+    an entry of ``LADDER``, and the mean held-out log score of every entry.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))

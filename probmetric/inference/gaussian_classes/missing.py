@@ -62,7 +62,7 @@ from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labeled, n_classes: int) -> Labeled:
-    """Replace missing entries by class means, or by feature means of empty classes."""
+    """Replace missing entries by the mean in the class, or else in all rows."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     observed = ~np.isnan(X)
     values = np.where(observed, X, 0.0)

@@ -6,8 +6,8 @@ With S_W the pooled within-class covariance,
 
 Hence E Σ_c is the shrunk S_W. κ₀, ν₀ - D - 1 and a > 0 maximize the evidence, Eq. (3)
 of ``gaussian_classes.posterior``. With a "diagonal" covariance the result is the prior
-of one feature, and D = 1 in ν₀. This is empirical Bayes: the data also determine three
-numbers and a pooled matrix of the prior.
+of one feature, and D = 1 in ν₀. This is empirical Bayes: three numbers and a pooled
+matrix of the prior are computed from the same data.
 """
 
 from functools import partial

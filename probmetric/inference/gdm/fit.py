@@ -204,8 +204,9 @@ def fit(
 
     Raises
     ------
-    If the pairs have no y, the prior is flat, the prior and the pairs have different
-    numbers of covariates, or the knots do not ascend.
+    ValueError
+        If the pairs have no y, the prior is flat, the prior and the pairs have
+        different numbers of covariates, or the knots do not ascend.
 
     Examples
     --------

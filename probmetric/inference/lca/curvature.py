@@ -137,8 +137,8 @@ def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     The certificate applies if the linear map W has p = d rows. The fit is global if
     ``largest`` and ``stationarity`` are zero up to about the square root of the
     relative gap of the fit. With p < d, a positive ``largest`` only means that a higher
-    rank has a larger likelihood. With a prior on W there is no certificate (no
-    concavity).
+    rank has a larger likelihood. With a prior on W, there is no certificate, because
+    the objective is not concave.
 
     Parameters
     ----------

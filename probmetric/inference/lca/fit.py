@@ -78,7 +78,7 @@ def scaled_within(
     """Return W₀ = a·V_p S^(-g/2), with S the within-class covariance, and c.
 
     With ``power`` g = 1, a prior centered at W₀ shrinks the metric to the Mahalanobis
-    distance of S (the metric of RCA). With g = 0 the prior is that of
+    distance of S (the metric of RCA). With g = 0, W₀ is the same as in
     ``scaled_identity``. S is the scatter about the class means, shrunk toward a
     multiple of the identity by Ledoit and Wolf's estimate (Journal of Multivariate
     Analysis 88, 2004). One additional isotropic point prevents a singular S. Constant

@@ -45,7 +45,7 @@ FEWEST_ANCHORS, SEARCHED = 10_000, 32_000**2
 """Minimum number of anchors of many points; number of distances to search."""
 
 FEW = 30
-"""Below this number of points only g = 0 and ¼ are tried, as folds are too noisy."""
+"""Below this number of points only g = 0 and ¼ are tried, because folds are noisy."""
 
 
 class Recipe(NamedTuple):

@@ -124,7 +124,7 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
     NUTS starts from this approximation, and uses it to whiten the coordinates. Its
     covariance includes rotations of W, whose variance is finite because the prior is
     not centered at zero. If ``quotient`` is True, the variance along rotations is zero
-    (``lca.laplace``); use this to draw from the approximation.
+    (``lca.laplace``). ``Laplace`` draws from this Gaussian.
     """
     root = laplace(params, *data[:3], quotient=quotient).root
     return Gaussian(position(params), root)

@@ -1,6 +1,6 @@
 """Parameters and additive statistics of the normal mixture, for points and for groups.
 
-Two steps that all E-steps share are also here: the restriction of a row to its known
+The module also contains two steps of all E-steps: the restriction of a row to its known
 component, and responsibilities.
 """
 

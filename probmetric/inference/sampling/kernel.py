@@ -127,9 +127,9 @@ def init(
     """Return the initial state of all chains, with a leading axis of chains.
 
     With a Gaussian start (and a ``whitened`` target), chains start at over-dispersed
-    draws from the Gaussian. If ``start`` is a position, only its shapes are used. If no
-    starting point of a chain has a finite density and gradient, its potential energy is
-    not finite.
+    draws from the Gaussian. If ``start`` is a position, only its shapes are used. The
+    potential energy of a chain is not finite if no starting point of the chain has a
+    finite density and gradient.
     """
     noise = isinstance(start, Gaussian)
     _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)

@@ -124,13 +124,13 @@ def sample(
         Arguments of the model after the data. Python numbers are compiled as constants.
         Use arrays for values that change between calls.
     kwargs : mapping, optional
-        Keyword arguments of the model, such as ``learning_rate`` or ``batch``. SVI
-        only: ``batch`` is the number of observations per step.
-        prior, options : optional
-    ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
+        Keyword arguments of the model, such as ``learning_rate``. Only SVI supports
+        ``batch``, the number of observations per step.
+    prior, options : optional
+        ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Laplace approximation in unconstrained coordinates (``Gaussian``), or an
-        unconstrained position. A ``Target`` requires it. NUTS and SVI whiten the
+        unconstrained position. A ``Target`` requires a start. NUTS and SVI whiten the
         coordinates by a Gaussian, and use only the shapes of a position. Laplace draws
         from a Gaussian, and searches for the mode from a position.
     n_draws : int, default=1000

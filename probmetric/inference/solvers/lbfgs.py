@@ -46,8 +46,9 @@ def lbfgs[P, D](
     ``objective`` is a module-level pure function, static for compilation. The
     iterations stop if two in a row increase the objective by less than ``tol`` (nats,
     for a log density) or by no more than rounding. This rule does not depend on
-    constants of the density, which grow with the number of parameters. The result is a
-    local optimum. ``n_evaluations`` counts evaluations of value and gradient.
+    constants of the density, which grow with the number of parameters, or on units of
+    the parameters. The result is a local optimum. ``n_evaluations`` counts evaluations
+    of value and gradient.
     """
     # Transfer once, not at every evaluation; flat parameters stay on the host.
     params, data = jax.device_put((params, data))

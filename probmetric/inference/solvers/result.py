@@ -58,7 +58,9 @@ class Fit(NamedTuple):
         Log joint density (log posterior up to its constant) at ``params``.
     result : array of shape (), int
         A ``Result`` code.
-    Numbers of solver steps, and of evaluations of the EM step or of value and gradient.
+    n_steps, n_evaluations : array of shape (), int
+        Number of steps of the solver. Number of evaluations of the EM step, or of value
+        and gradient.
     trace : array of shape (max_steps,)
         Objective after each step, NaN after the last step.
 

@@ -56,7 +56,8 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown, or ``params`` is not a mode. The sampler also checks.
+        If the method is unknown, or ``params`` is not a mode. The sampler also checks
+        its settings.
 
     Warns
     -----

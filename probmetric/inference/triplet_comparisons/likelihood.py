@@ -21,7 +21,7 @@ the additional term
     log p(z) = -½ ‖z‖² - (R-1)/2 log 2π,
     ∂/∂z = ωBᵀ h - z,    h_r = Σ_{i of r} Σ_k r_ik s_r D_ik,                        (5)
 
-These follow from ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share
+They follow from ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share
 a_i is the posterior probability that response i is no lapse. Responses that contradict
 the map therefore have little weight. For two alternatives the gradient is a difference
 of two scatter matrices, because r_i0 = -r_i1. If ε = 0, then a = 1 and the likelihood

@@ -14,9 +14,9 @@ where l' is l limited to [-L, L]. The calibrated ratio is also limited:
 
 with n sources. An error that did not occur for n sources may have a probability of
 about 1/(n + 1), so n sources support no larger ratio. Evidence for one source and
-evidence against one source have different slopes, because wrong tails make only one of
-them too large. The largest slope keeps the fit finite if the pairs are separable. The
-references describe other bounds and shrunk ratios.
+evidence against one source have different slopes, because wrong tails make only one
+kind of evidence too strong. The largest slope keeps the fit finite if the pairs are
+separable. The references describe other bounds and shrunk ratios.
 
 References
 ----------
