@@ -23,14 +23,14 @@ points, and before α is added,
 
 with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). As s grows, every metric converges to
 a multiple of the identity. ``choose_strength`` chooses s by the votes of neighbors.
-Each metric can be truncated to its k largest directions. With g = 1 and k = d, (1)
-equals (3).
+Each metric can be truncated to its k largest directions. If g = 1 and k = d, Eq. (1)
+equals Eq. (3).
 
 Errata of seed 003. P9: for the notes' "small α" K is indefinite. As f - c rises to α,
 an eigenvalue 1/(α + c - f) of M grows to +∞, and beyond α it is negative. The most
 discriminating directions get negative weight, "top k" drops them, and distances become
-imaginary. The fit therefore raises an error with α_min. P10: M_k = AᵀA, A = Λ_k^½ V_kᵀ,
-V_k (d, k).
+imaginary. The fit therefore raises an error. P10: M_k = AᵀA, A = Λ_k^½ V_kᵀ, V_k (d,
+k).
 
 There is no generative model of pairs, and no NumPyro model. The computation is a d × d
 eigenproblem in NumPy and SciPy.
@@ -268,12 +268,11 @@ def fit(
         Pairs with y = 1 for close and 0 for far pairs. Labeled points represent all
         their pairs. Second moments require ``n``.
     n_components : int, optional
-        Largest number k of rows, 1 to d. There are fewer rows if M has fewer positive
-        eigenvalues.
+        Largest number k of rows, 1 to d. M may have fewer positive eigenvalues and
+        rows.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
     alpha : float, default=0.01
-        Ridge α ≥ 0 that is added to the mean outer products of differences. It has the
-        units of squared differences.
+        Ridge α ≥ 0 added to the mean outer products of differences, in their units.
     weighting : {"log", "excess", "one"}, default="log"
         Weights g of the directions in Eq. (1).
     prior_strength : float, default=0

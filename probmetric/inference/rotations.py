@@ -116,8 +116,8 @@ def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
 
     H is 0 along rotations under a prior centered at 0. The columns are the columns of
     ``root_across`` and the tangents, Eq. (3), scaled to the mean precision of the other
-    directions. The result is a mass matrix for NUTS, which needs full rank. It is not a
-    covariance.
+    directions. The result is not a covariance, but a mass matrix for NUTS, which needs
+    full rank.
     """
     across, Q = root_across(H, W), _complement(W)
     p, d = W.shape

@@ -10,9 +10,9 @@ of the class. At a fixed A, EM can lower the conditional likelihood (erratum 4 o
     Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + q ρ I) / (n_c + q).        (4)
 
 Eq. (2) is the mode under the prior β_c ~ Dirichlet(1 + b/K_c). Eq. (4) is the mode
-under the log prior -(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant of Σ_c. This prior is
-necessary, because otherwise the density is unbounded for a component that shrinks to
-repeated points. By (3), Aμ' = μ exactly. A component with n_ck < 1e-8 keeps its center.
+under the log prior -(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant of Σ_c. Without this prior,
+the density would be unbounded for a component that shrinks to repeated points. By (3),
+Aμ' = μ exactly. A component with n_ck < 1e-8 keeps its center.
 """
 
 from functools import partial

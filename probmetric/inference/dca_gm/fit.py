@@ -10,7 +10,7 @@ prior is proper, hence a mode exists. L-BFGS uses whitened coordinates: Ã = A L
 Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites in units of their prior standard deviation.
 This linear change of coordinates changes no mode and saves many steps for correlated
 features. ``solver="hybrid"`` is the paper's method, which does not maximize a single
-objective (``dca_gm.hybrid``). Both methods find a local optimum.
+objective (``dca_gm.hybrid``). Both solvers find a local optimum.
 """
 
 from collections.abc import Sequence
@@ -201,7 +201,7 @@ def fit(
     data : Labeled
     prior : DCAGMPrior, optional
         If passed, its shapes replace ``n_latent`` and ``n_gaussians``. Default:
-        ``default_prior`` of the starting values. Hybrid solvers use only the prior of
+        ``default_prior`` of the starting values. Hybrid solvers only use the prior of
         A.
     n_latent : int, optional
         Number p of latent dimensions. Default: the number of classes minus 1, at least

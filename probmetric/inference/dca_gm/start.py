@@ -70,7 +70,7 @@ def lda_rca(
 
     Rows are orthonormal under S_s + ε tr(S_s)/d I, where ε is ``ridge``. The largest
     entry of each row is positive. A constant feature gets the weight 0. ``strength`` is
-    s in [0, ∞].
+    s ≥ 0.
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     w = _host_weights(data)
@@ -139,8 +139,8 @@ def start(
     n_em : int, default=10
         EM steps after k-means.
     strength : float ≥ 0, infinity included, default=0
-        Strength s of the shrinkage of the covariance within classes, Eq. (1). It is in
-        units of points.
+        Strength s, in points, of the shrinkage of the covariance within classes, Eq.
+        (1).
     seed : int, default=0
         Seed of k-means.
     """

@@ -20,8 +20,7 @@ A root R of the covariance, RRᵀ = (minus the Hessian)⁻¹, follows from the s
 With S = L Lᵀ and A_g = L_g L_gᵀ, the θ rows of R are L⁻ᵀ. The E_g rows are
 -A_g⁻¹ B_g L⁻ᵀ in the columns of θ and L_g⁻ᵀ in the columns of E_g.                (3)
 
-The cost at one ω is G factorizations of m³ flops, in addition to the search for the
-mode.
+The cost at one ω is G factorizations of m³ flops, plus the search for the mode.
 """
 
 from collections.abc import Iterator

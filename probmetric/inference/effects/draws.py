@@ -184,8 +184,8 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown, or if it is NUTS and ω was fixed in the fit. The
-        sampler also checks its settings.
+        If ``method`` is unknown or its settings are invalid, or if ``method`` is NUTS
+        and ω was fixed in the fit.
 
     Warns
     -----

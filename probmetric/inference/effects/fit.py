@@ -410,8 +410,8 @@ def spread_posterior(
 ) -> SpreadPosterior:
     """Compute the posterior of the spread ω of the random effect, on a grid.
 
-    The grid is near the fitted ω. The result has the mode of the other parameters at
-    each grid point.
+    The grid is near the fitted ω. At each grid point, the other parameters have their
+    mode.
 
     Parameters
     ----------

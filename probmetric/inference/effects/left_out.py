@@ -11,9 +11,8 @@ weighted by the inverse of Eq. (1), as in PSIS-LOO. Therefore
 
     elpd = Σ_i log E[p(y_(i) | W, b, ω, z_-i) | y_-(i)]                            (2)
 
-is the sum over points of the log predictive density of all pairs of a point, given the
-pairs of the other points. Each pair is in two terms, so Eq. (2) is not an estimate for
-a single pair.
+sums over points the log predictive density of all pairs of a point, given the pairs of
+the other points. Each pair is in two terms, so Eq. (2) is no estimate for one pair.
 """
 
 import jax

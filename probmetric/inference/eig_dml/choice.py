@@ -1,8 +1,8 @@
 """A prior for Eig-DML: the mixture of its metric with the Euclidean metric.
 
-The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs, and with few
-points per dimension it concentrates on directions in which the close pairs do not vary.
-Let a prior count as s points beside the n training points:
+The problem (1) of ``fit`` has no prior. The solution M depends on a few far pairs. With
+few points per dimension, M concentrates on directions in which the close pairs do not
+vary. Let a prior count as s points beside the n training points:
 
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 

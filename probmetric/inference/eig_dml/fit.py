@@ -15,7 +15,7 @@ game:
 *Any* feasible S and u therefore certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).         (5)
 A fit stores both bounds, recomputed from the final S and u, and stops if they are
 close. There are two solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of 1%,
-and ``pdhg`` for a gap of 1e-6 and below. Both need O((n_F + d) d) memory.
+and ``pdhg`` for a gap of 1e-6 and below. Both solvers need O((n_F + d) d) memory.
 
 Errata of seed 003. P12: a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ (all iterates
 of the notes have trace 1), and a first step of 1/t discards the start. P13: the notes
@@ -163,9 +163,9 @@ def fit(
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional
-        The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for ``pdhg``,
-        which converges linearly, and 1e-2 for ``frank_wolfe``, whose error decreases as
-        1/√steps.
+        The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for "pdhg",
+        which converges linearly, and 1e-2 for "frank_wolfe", whose error is
+        O(1/√steps).
 
     Returns
     -------

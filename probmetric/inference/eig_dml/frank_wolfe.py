@@ -17,8 +17,8 @@ Each step computes λ_max(G(u)), hence the certificate has no extra cost. The ga
                      (Frank-Wolfe gap)          (smoothing gap)
 
 σ = ζ · primal / log n_F follows the scale of the data, unlike the d · 1e-5 of the
-notes. ζ starts at 0.1. It is halved if the Frank-Wolfe gap is below half the smoothing
-gap, that is, if smoothing limits the gap.
+notes. ζ starts at 0.1, and is halved if smoothing limits the gap: if the Frank-Wolfe
+gap is below half the smoothing gap.
 
 The top eigenvector is computed by a dense solver up to ``DENSE_LIMIT`` dimensions. With
 more dimensions, Lanczos uses the products G w = Zᵀ(u ∘ Zw) and starts from the last v.

@@ -98,8 +98,7 @@ def choose_prior(
     """Choose the NIW prior, Eq. (1), of smallest held-out loss (unweighted points).
 
     The prior is computed from all points. It is NaN if every class has only equal
-    points. For equal losses the strongest prior is chosen: first by s, then by ν₀, then
-    by κ₀.
+    points. For equal losses the prior with the largest s, then ν₀, then κ₀ is chosen.
     """
     X, codes = np.asarray(data.X, float), np.asarray(data.y)
     shape, voters = (len(EXCESS), len(KAPPA)), some_voters(X, codes)

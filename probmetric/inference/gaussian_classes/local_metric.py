@@ -195,8 +195,7 @@ def error_expansion(
         The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Matrix of the metric. It is scaled to determinant 1, and r is the distance under
-        the scaled matrix.
+        Matrix of the metric. r is the distance under A scaled to determinant 1.
 
     Examples
     --------

@@ -91,8 +91,8 @@ def is_mean(post: ClassPosterior) -> bool:
 def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
     """Compute the count, mean and scatter of every class; all zero for an empty class.
 
-    The cost is O(n d²). Rows are read class by class in tiles, and only one tile is
-    copied at a time.
+    The cost is O(n d²). Rows are read class by class in tiles, and one tile is copied
+    at a time.
 
     Parameters
     ----------

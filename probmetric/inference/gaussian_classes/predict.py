@@ -43,8 +43,7 @@ from probmetric.typing import Array
 def predictive(post: ClassPosterior) -> ClassDensities:
     """Compute the Student-t predictive densities of the classes.
 
-    If ``post`` averages over completions, each density is a mixture with one component
-    per completion.
+    If ``post`` averages over completions, each density is a mixture over completions.
 
     Raises
     ------

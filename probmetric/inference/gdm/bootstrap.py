@@ -5,16 +5,14 @@ u_i and pair (i, j) the product w u_i u_j. The prior and the knots do not change
 
 In the Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017), u =
 n·Dirichlet(1, …, 1). In the jackknife, u is 0 for the sites of one group and 1 for the
-other sites. ``posterior.jackknife`` then computes the variance and limits of a curve
-s_f(x) at each x.
+other sites. ``posterior.jackknife`` computes variance and limits of each curve s_f(x).
 
 If no site is in two pairs, pairs are the sampling units. The two sites of a pair are
 then left out together. The weight of a pair is one entry of N·Dirichlet(1, …, 1), and
 each of its sites has the square root of this weight. If sites were left out one by one,
 each pair would be left out twice, which doubles the variance.
 
-A refit is a convex problem. It starts at the fit and takes about five Newton steps of
-O(N q²).
+A refit is a convex problem. From the fit, it takes about five Newton steps of O(N q²).
 """
 
 from collections.abc import Iterable

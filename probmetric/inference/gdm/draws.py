@@ -64,7 +64,7 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown. The sampler also checks its settings.
+        If ``method`` is unknown, or its settings are invalid.
 
     Warns
     -----

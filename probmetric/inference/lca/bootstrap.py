@@ -169,8 +169,8 @@ class Bootstrap:
     checkpoint : path, optional
         Folder in which each finished block is stored as a file.
     resume : bool, default=False
-        Continue from the blocks in ``checkpoint``. The draws equal the draws of an
-        uninterrupted run.
+        Continue from the blocks in ``checkpoint``. The draws are the same as without
+        interruption.
 
     Examples
     --------

@@ -11,10 +11,10 @@ with ∇²t = I_p ⊗ δδᵀ/τ², -2r_b g δᵀ/τ² and r_b(p - D/τ²) + 2r_
 (W, W), (W, log b) and (log b, log b). Pooled pairs enter through T₁ and n₁.
 
 Certificate. With a common κ the log likelihood is concave in (b, M). Let Γ = -½ Σ w r
-δδᵀ. A stationary W has ΓWᵀ = 0, and it is the global optimum over all ranks if and only
+δδᵀ. A stationary W has ΓWᵀ = 0. This W is the global optimum over all ranks if and only
 if Γ ⪯ 0.
 
-All functions require a common κ. They use NumPy and are called once per fit, at a mode.
+All functions require a common κ, use NumPy, and are called once per fit, at a mode.
 """
 
 from typing import NamedTuple

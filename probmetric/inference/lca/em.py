@@ -20,8 +20,8 @@ M-step. With WG = Σ w a g δᵀ and R = W - W⁺,
       W⁺ = (W S - WG + c W₀)(S + c I)⁻¹,                                           (6)
       σ² weighs  A = pn,    B = ½tr(R S Rᵀ) - tr(WG Rᵀ) + Σ w a²D + Σ w ε²;         (7)
 
-* reduced augments with u only. It has the same likelihood and the same fixed points,
-  is invariant to translations of x, and is faster:
+* reduced augments with u only. The likelihood and the fixed points are the same. This
+  EM is invariant to translations of x, and faster:
 
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)

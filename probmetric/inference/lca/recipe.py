@@ -1,14 +1,14 @@
 """The default fit of LCA to labeled points: pairs, prior, learning rate, refresh.
 
-Each point is an anchor: it is paired with its k nearest points of its class and its m
-nearest points of the other classes. With more than 32,000 points, only a stratified
-sample of the points are anchors (``most_anchors``). The N pairs have the weight of n
-observations (learning rate n/N), because pairs share points. The prior is centered at
-W₀ ∝ S^(-g/2), where S is the covariance within classes and g is chosen by folds
-(``choose_power``). Under W₀ the median squared distance of the same-class pairs is 1.
-The prior standard deviation is c/√λ with c = ‖W₀‖/√p. After the first fit, the pairs
-are made again under the learned metric, and the fit is continued (one refresh). Points
-are standardized.
+Points are standardized. Each point is an anchor: it is paired with its k nearest points
+of its class and its m nearest points of the other classes. With more than 32,000
+points, only a stratified sample of the points are anchors (``most_anchors``). The N
+pairs have the weight of n observations (learning rate n/N), because pairs share points.
+The prior is centered at W₀ ∝ S^(-g/2), where S is the covariance within classes and g
+is chosen by folds (``choose_power``). Under W₀ the median squared distance of the
+same-class pairs is 1. The prior standard deviation is c/√λ with c = ‖W₀‖/√p. After the
+first fit, the pairs are made again under the learned metric, and the fit continues (one
+refresh).
 """
 
 from collections.abc import Iterator
@@ -177,8 +177,7 @@ def choose_power(data: Labeled) -> float:
 
     The loss is the log loss of soft votes of neighbors under the metric W₀ᵀW₀, without
     a fit of LCA. By Eq. (1) of ``neighbors.strength``, the result is the smallest g
-    whose loss is within half a standard error of the best. The points of a group are in
-    one fold.
+    whose loss is within half a standard error of the best. A group is in one fold.
     """
     X, codes, _, groups = arrays_of(data)
     n = len(X) if groups is None else len(np.unique(groups))

@@ -3,9 +3,8 @@
 A pair with y = 1 enters the log likelihood only through the number n₁ = Σ w and the
 scatter T₁ = Σ w δδᵀ of such pairs, as its t is linear in ‖Wδ‖². These pairs are
 *pooled*: after ``prepare`` the cost of an evaluation does not depend on their number.
-Pairs with y = 0 are *rows*. A pair with y of m judgments *same* is equivalent to two
-labeled pairs with weights w y and w (m - y) (``data.pairs.as_labels``), up to a
-constant.
+Pairs with y = 0 are *rows*. A pair with y of m judgments *same* equals two labeled
+pairs with weights w y and w (m - y) (``data.pairs.as_labels``), up to a constant.
 
 W is applied to the rows in one of three ways:
 

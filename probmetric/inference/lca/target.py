@@ -143,8 +143,8 @@ def closed_form(
     """Return the closed-form posterior of ``models.lca.lca``, with its mode as start.
 
     There is no closed form for a user's prior, a hyperprior, a flat prior, the latent
-    form, or pairs without labels. The result is then None. It is also None, with a
-    warning, if the fit has no mode with a Laplace approximation.
+    form, or pairs without labels. In these cases the result is None. If the fit has no
+    mode with a Laplace approximation, the result is None with a warning.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:
         return None

@@ -57,14 +57,12 @@ class MDSParams(NamedTuple):
         Coordinates Q. Each column is identified up to its sign, and columns of equal
         eigenvalues up to a rotation.
     eigenvalues : array of shape (k,)
-        Eigenvalues in descending order. They are zero beyond the last positive
-        eigenvalue.
+        Eigenvalues in descending order, zero beyond the last positive eigenvalue.
     coefficients : array of shape (k, n)
     self_terms : array of shape (n,)
         Diagonal of M, the matrix of inner products of Eq. (1).
     constant : float
-        Constant that the correction adds to D² (Lingoes) or D (Cailliez); 0 without
-        correction.
+        Constant that the correction adds to D² (Lingoes) or D (Cailliez), or 0.
     min_eigenvalue : float
         Smallest eigenvalue of M *before* correction.
     negative_share : float

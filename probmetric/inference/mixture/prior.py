@@ -2,8 +2,8 @@
 
 The prior is c ~ Dirichlet(a, …, a), S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀). In
 the two-stage model B_k or Σ_k replaces S_k, and α has a Beta prior. Log densities
-include all constants. The objective of EM therefore equals the log joint density of the
-NumPyro model.
+include all constants. EM therefore maximizes the log joint density of the NumPyro
+model.
 """
 
 import jax

@@ -120,8 +120,8 @@ class Laplace:
     Parameters
     ----------
     max_steps : int, default=2000
-        Maximum number of L-BFGS iterations in the search for the mode. It is not used
-        if the estimator has computed the Gaussian.
+        Maximum number of L-BFGS iterations in the search for the mode. Not used if the
+        estimator has computed the Gaussian.
     khat : bool, default=True
         Whether to compute k-hat. If k-hat is below 0.7, the draws are close to the
         exact posterior, and importance weights can correct the difference. By default,

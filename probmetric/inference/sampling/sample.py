@@ -110,14 +110,13 @@ def sample(
     ----------
     model : callable or Target
         NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``. If
-        the model has an attribute ``prepare``, this function is applied to the data
-        first.
+        the model has a function ``prepare``, it is first applied to the data.
     data : pytree of arrays
         Data of the model, including the observations.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
         Sampler, or its name for default settings. NUTS is exact up to Monte Carlo
-        error. SVI and Laplace are approximations. They return independent draws in one
-        chain, with the diagnostic k-hat.
+        error. SVI and Laplace are approximations. SVI and Laplace return independent
+        draws in one chain, with the diagnostic k-hat.
     seed : int, default=0
         Seed of the draws. The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
@@ -294,8 +293,8 @@ def _closed_form(model: Model | Target, args: Args, kwargs: Kwargs) -> Posterior
     """Return the posterior from a model's closed form, or None.
 
     ``model.closed_form`` is the string "module:function", because models do not import
-    inference. The posterior has a faster density of the same sites, and starts at its
-    mode.
+    inference. The posterior has a faster density of the same sites, and its mode as
+    start.
     """
     name = getattr(model, "closed_form", None)
     if name is None or len(args) < 2:

@@ -1,11 +1,11 @@
 """``Target``: a log density of unconstrained arrays, and the quantities to report.
 
-``MODEL`` is the target of a NumPyro model and its arguments (``Call``). It maps every
-latent site to the real line (NumPyro's bijections, with Jacobians) and reports every
-latent and deterministic site. Arrays are arguments of the compiled functions. Python
-numbers, strings and None among the model's arguments are static, because a model can
-branch on their values (``lam=0`` is a flat prior). Arguments with the same shapes and
-static values share one compilation.
+``MODEL`` is the target of a NumPyro model and its arguments (``Call``). ``MODEL`` maps
+every latent site to the real line (NumPyro's bijections, with Jacobians) and reports
+every latent and deterministic site. Arrays are arguments of the compiled functions.
+Python numbers, strings and None among the model's arguments are static, because a model
+can branch on their values (``lam=0`` is a flat prior). Arguments with the same shapes
+and static values share one compilation.
 """
 
 import math

@@ -89,8 +89,8 @@ def minimize(
     Parameters
     ----------
     value_and_gradient : callable
-        Function of a point (q,). Convergence is fastest in coordinates with a Hessian
-        near the identity.
+        Function of a point (q,). Convergence is fastest if the Hessian is near the
+        identity.
     start : array of shape (q,)
         A point with a finite value.
     max_steps : int

@@ -133,8 +133,8 @@ def gap(
 
     ``params`` is the result of a fit, and the other arguments are the arguments of
     ``fit``. The result is ∞ if minus the Hessian is not positive definite, so that the
-    fit is not a mode. The cost is (pd)³. If W has more than ``MAX_PARAMETERS`` entries,
-    the result is NaN.
+    fit is not a mode. The result is NaN if W has more than ``MAX_PARAMETERS`` entries
+    (cost (pd)³).
     """
     W = np.asarray(params.W)
     z = prior.effects(params.sharpness)

@@ -56,8 +56,8 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown, or ``params`` is not a mode. The sampler also checks
-        its settings.
+        If ``method`` is unknown or its settings are invalid, or ``params`` is not a
+        mode.
 
     Warns
     -----

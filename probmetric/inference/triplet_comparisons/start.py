@@ -38,8 +38,7 @@ def prior_for(
     The prior does not depend on the responses. The scale c gives the log odds of the
     triplets a root mean square of 2 under the prior mean. If p < d, the prior mean is c
     times the leading p principal directions of the points, weighted by their numbers of
-    triplets. Triplets of weight 0 are ignored, and all other triplets have equal
-    weight.
+    triplets. Triplets of weight 0 are ignored, and all others have equal weight.
 
     Parameters
     ----------

@@ -15,8 +15,7 @@ from probmetric.typing import Array, Numeric
 class Differences(NamedTuple):
     """δ of the K alternatives, responses y, weights ηw (0 for padding), lapse rate.
 
-    If raters differ, ``rater`` is the rater of each response, and ``z`` are the
-    effects.
+    If raters differ, ``rater`` is the rater of each response and ``z`` the effects.
     """
 
     delta: Float[Array, "N K d"]

@@ -82,8 +82,7 @@ def posterior(
 
     If ``quotient`` is True, the Gaussian has no variance along rotations of W, which do
     not change M = WᵀW. Laplace uses this Gaussian, but NUTS cannot start from it,
-    because it is singular. ValueError is raised if ``params`` is not a mode of the
-    posterior.
+    because it is singular. Raises ValueError if ``params`` is not a mode.
     """
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:

@@ -74,9 +74,9 @@ def draw(
 ) -> Draws:
     """Draw the parameters of the two-stage mixture.
 
-    These are the weights c, the means μ, the covariances W (within) and B (between),
-    and α if it is not fixed. Components are in the order of the fit in every draw. The
-    draws also have functionals that do not depend on the order of components.
+    The parameters are the weights c, the means μ, the covariances W (within) and B
+    (between), and α if α is not fixed. Components are in the order of the fit in every
+    draw. The draws also have functionals that do not depend on the order of components.
 
     Parameters
     ----------

@@ -19,8 +19,7 @@ and so changes the mode.
 
 For the data on which 8d was chosen and tested, see Benchmarks: few sources. The weak
 prior is used with more sources than features, several components, or W = αΣ. It is also
-used if no feature is observed twice in one source, because then w and b are not
-identified.
+used if no feature is observed twice in one source: w and b are not identified.
 """
 
 import numpy as np

@@ -175,7 +175,7 @@ def sums_of(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> Sums:
 def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStageParams:
     """Fit W, B and μ of one component by EM, Eqs. (2)-(4) of ``groups``.
 
-    EM runs in NumPy and compiles nothing. It stops when no entry of W or B changes by
+    EM runs in NumPy and compiles nothing. EM stops when no entry of W or B changes by
     more than ``TOLERANCE`` times the largest entry, which is sufficient for votes, or
     after ``MOST_STEPS`` steps.
     """
