@@ -5,8 +5,8 @@ coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. 
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
 density is not concave in W. The result is the mode reached from W₀, and rotations of W
 can have other modes. Raters who differ add the coordinates z, Eq. (5) of
-``triplet_comparisons.likelihood``. A learned lapse rate adds the coordinate u, Eq. (4).
-``curvature.gap`` is the certificate of the mode.
+``triplet_comparisons.likelihood``. A learned lapse rate adds the coordinate u, Eq. (4)
+of ``triplet_comparisons.likelihood``. ``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial

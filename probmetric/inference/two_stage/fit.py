@@ -115,9 +115,9 @@ def fit(
         is within sources; ``alpha`` sets it.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        "default" is Eq. (1) of the module ``inference.two_stage.few`` for 2 to d
-        groups, one component, and free W and B. Otherwise "default" is
-        ``mixture.default_prior``. None is maximum likelihood, which may diverge.
+        "default" is Eq. (1) of ``inference.two_stage.few`` for 2 to d groups, one
+        component, and free W and B. Otherwise "default" is ``mixture.default_prior``.
+        None is maximum likelihood, which may diverge.
     covariance : {"free", "proportional"}, default="free"
         "free" fits W_k and B_k. "proportional" fits W = αΣ and B = (1 - α)Σ. Points
         always use the proportional form.
