@@ -16,8 +16,9 @@ Files have the same names in every folder: ``statistics`` (sums of the data),
 ``laplace``, ``bootstrap``, ``target`` (the log density for samplers), ``draws``,
 ``choice``. The ``__init__`` of a folder lists its symbols and the equations of each
 file. Equations are numbered within a file, Eq. (n). An equation of another file is
-cited as "Eq. (n) of ``folder.file``", and an equation of a paper as "Eq. (n) of seed
-00x".
+cited as "Eq. (n) of ``folder.file``". "Seed 00x" is a source of the package: the papers
+on LCA (000), DCA-GM (001), normal mixtures (002) and GLML (004), and lecture notes on
+metric learning (003). An "erratum" is a numbered error in one of these sources.
 """
 
 from probmetric._lazy import attach

@@ -2,8 +2,8 @@
 
 ``choose`` fits every setting of a grid in every fold and collects the losses of the
 held-out points, averaged over repeats. A rule then chooses a setting from the table of
-losses. ``choose_strength`` is the most frequent use. It chooses the strength of a prior
-by the soft votes of neighbors and the rule of Eq. (1) of ``neighbors.strength``.
+losses. The most frequent use is ``choose_strength``, which chooses the strength of a
+prior by the soft votes of neighbors and Eq. (1) of ``neighbors.strength``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -48,12 +48,13 @@ def choose[Setting, Model, Choice](
     """Choose a setting of a grid by the losses of held-out points.
 
     ``learn`` takes the indices of the training rows and returns one model per setting,
-    in the order of ``grid``; None if the setting cannot be fitted (infinite losses).
-    ``losses`` takes a model and its fold, and returns the loss of each held-out point;
-    leading axes are further settings, compared within the model, that broadcast to
-    ``shape``. ``rule`` takes the mean losses (settings, *shape, n) and ``grid``.
-    ``points`` are the rows that the folds hold out; a point that no fold holds out has
-    loss 0. ``name`` is the setting's name in the progress bar.
+    in the order of ``grid``. A model is None if the setting cannot be fitted; its
+    losses are then infinite. ``losses`` takes a model and its fold, and returns the
+    loss of each held-out point. Leading axes of these losses are further settings,
+    which share the model; they broadcast to ``shape``. ``rule`` takes the mean losses
+    (settings, *shape, n) and ``grid``, and returns the choice. ``points`` are the rows
+    that the folds hold out. A point that no fold holds out has loss 0. ``name`` is the
+    setting's name in the progress bar.
     """
     column = np.zeros(max(points, default=-1) + 1, int)
     column[points] = np.arange(len(points))
@@ -80,12 +81,13 @@ def choose_strength(
 ) -> Chosen:
     """Choose the strength of a prior by the cross-validated log loss of neighbor votes.
 
-    With the default ``losses`` the models of ``learn`` are linear maps (p, d). With
-    ``images`` they are the images (n, p) of all points under linear maps. ``codes`` are
-    classes 0..c-1. If a class has one point, it is used for training and never
-    predicted. ``strengths`` begin with the strongest. ``tolerance`` is the number
-    of standard errors by which a stronger prior may be worse. The result is the weakest
-    if no strength can be fitted in every fold. The rows of a group are in one fold.
+    With the default ``losses``, the models from ``learn`` are linear maps (p, d). With
+    ``images=True``, they are the images (n, p) of all points under linear maps.
+    ``codes`` are classes 0..c-1. The only point of a class is used for training and
+    never predicted. ``strengths`` begins with the strongest prior. A stronger prior is
+    chosen if its loss is at most ``tolerance`` standard errors above the smallest loss.
+    If no strength can be fitted in every fold, the weakest strength is returned. The
+    rows of a group are in one fold.
     """
     X, codes = np.asarray(X), np.asarray(codes)
     order = canonical_order(X, codes)

@@ -9,30 +9,30 @@ The model is ``models.gaussian_classes`` with ``covariance="tied"``: μ_c, Σ ~ 
     Ψ = Ψ₀ + Σ_c S_c + Σ_c κ n_c/(κ + n_c) (x̄_c - m)(x̄_c - m)ᵀ.                    (2)
 
 ``shrinkage_prior(T, s)`` is κ = 0 (flat means), Ψ₀ = s T, ν₀ = s + d + 1. Under this
-prior the mean of Σ is T and counts as s points:
+prior Σ has the mean T, which counts as s points:
 
     Σ_W = (S + s T)/(n + s),      s = 0: maximum likelihood.                       (3)
 
-``choose_strength`` chooses s in folds, with s = ∞ (Σ_W = T, no learning, represented by
-``INFINITE`` points) among the candidates. With class weights π_c and Σ_B = Σ_c π_c (m_c
-- m̄)(m_c - m̄)ᵀ, LDA takes the k largest solutions of
+``choose_strength`` chooses s in folds, with s = ∞ among the candidates. With s = ∞
+nothing is learned: Σ_W = T, computed with ``INFINITE`` points. With class weights π_c
+and Σ_B = Σ_c π_c (m_c - m̄)(m_c - m̄)ᵀ, LDA takes the k largest solutions of
 
     Σ_B u = λ Σ_W u,      UᵀΣ_W U = I,      metric M = U Uᵀ,   k ≤ min(C - 1, d).   (4)
 
-With k = C - 1, distances between class means under M equal those under Σ_W⁻¹. RCA uses
-the full metric M = Σ_W⁻¹ (5), which is the metric of (4) with all d directions, of
-which d - C + 1 have λ = 0. Its classes are only chunks.
+With k = C - 1, distances between class means under M equal distances under Σ_W⁻¹. RCA
+uses the full metric M = Σ_W⁻¹ (5). This is the metric of (4) with all d directions,
+where d - C + 1 directions have λ = 0. The classes of RCA are only chunks.
 
-Errata of seed 003: P5: U is *not* orthonormal. Its columns are Σ_W-orthogonal.
+Errata of seed 003. P5: U is *not* orthonormal. Its columns are Σ_W-orthogonal.
 Orthonormalizing preserves the span but multiplies distances by factors that differ from
-pair to pair. P6: the span need not contain the class means (only Σ_W U does). P8: k ≤
-min(C - 1, d).
+pair to pair. P6: the span of Σ_W U contains the class means, the span of U need not.
+P8: k ≤ min(C - 1, d).
 
 Draws are exact and independent. (π, μ, Σ) is drawn by Eq. (4) of
-``gaussian_classes.posterior``, and M is computed from the directions (4) or from Σ⁻¹
-(5) of each draw (6). With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), times Σ ~ IW(s +
-d + 1, s T), improper at s = 0, and π ~ Dirichlet(α). The fit has the posterior means of
-μ and Σ, and the mode of π. M is not the mean of its draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d -
+``gaussian_classes.posterior``. M is then computed from the directions (4) or from Σ⁻¹
+(5) of each draw (6). With κ = 0 the prior is p(μ_c | Σ) ∝ |Σ|^(-1/2), Σ ~ IW(s + d + 1,
+s T), which is improper at s = 0, and π ~ Dirichlet(α). The fit has the posterior means
+of μ and Σ, and the mode of π. M is not the mean of its draws: E[Σ⁻¹] = Σ_W⁻¹ ν/(ν - d -
 1).
 
 References
@@ -86,10 +86,10 @@ INFINITE = 1e18
 
 
 def shrinkage_prior(target: Float[Array, "d d"], strength: float | int) -> NIWPrior:
-    """Make the shrinkage prior of Eq. (3): Σ has mean ``target``, counted as s points.
+    """Make the shrinkage prior of Eq. (3): Σ has mean ``target``, worth s points.
 
-    The prior of Σ is proper for s > 0; s = ∞ is represented by ``INFINITE``. The prior
-    of the means is flat.
+    ``strength`` is s. The prior of Σ is proper for s > 0; s = ∞ is computed as
+    ``INFINITE``. The prior of the means is flat.
     """
     T = np.asarray(target)
     strength = INFINITE if np.isinf(strength) else float(strength)
@@ -123,7 +123,7 @@ def class_moments(
 
     Examples
     --------
-    A prior of 4 points with mean 1 changes Σ_W from 10/4 half way to 1:
+    A prior of 4 points with mean 1 moves Σ_W half way from 10/4 to 1:
 
     >>> import numpy as np
     >>> from probmetric.data import Labeled
@@ -182,7 +182,7 @@ def _root(within: np.ndarray) -> np.ndarray:
         root = cholesky(within, lower=True)
     except LinAlgError as error:
         raise ValueError(singular) from error
-    # Relative to each feature's own scale: pivots are conditional variances.
+    # Relative to the scale of each feature, because pivots are conditional variances.
     pivots = np.diag(root) ** 2 / np.diag(within)
     if pivots.min() <= 10 * d * np.finfo(within.dtype).eps:
         raise ValueError(singular)
@@ -284,7 +284,7 @@ def fit(
 
 
 def whole(data: Labeled | ClassStatistics, prior: NIWPrior) -> LDAParams:
-    """Fit all d directions, with the metric Σ_W⁻¹. LDA directions come first."""
+    """Fit all d directions, with the metric Σ_W⁻¹; LDA directions come first."""
     pi, mean, within = class_moments(data, prior)
     values, factor = discriminants(pi, mean, within, len(within))
     return LDAParams(factor, values, mean, within, pi)
@@ -308,8 +308,8 @@ def choose_strength(
     target : array of shape (d, d)
         Prior mean T of the covariance within classes.
     n_components : int, optional
-        Number of directions of LDA. The default is min(C - 1, d). At s = ∞ it is d,
-        because nothing is learned and the metric is T⁻¹.
+        Number of directions of LDA. The default is min(C - 1, d). For s = ∞ all d
+        directions are used, because nothing is learned and the metric is T⁻¹.
     chunks : bool, default=False
         Whether to use the metric of RCA, Eq. (5), instead of LDA.
 
@@ -384,9 +384,9 @@ def sample(
 ) -> xr.DataTree:
     """Draw the classes and M exactly and independently, Eq. (6), in input units.
 
-    Data and prior are in the units of ``scaler``. M is UUᵀ with ``n_components``
-    directions, or Σ⁻¹ (None, RCA). ``options`` are those of
-    ``gaussian_classes.draws.sample``.
+    ``data`` and ``prior`` are in the units of ``scaler``. M is UUᵀ with
+    ``n_components`` directions, or Σ⁻¹ (RCA) if ``n_components`` is None. ``options``
+    are passed to ``gaussian_classes.draws.sample``.
     """
     with jax.enable_x64(True):
         post = _posterior(pad_labeled(data), prior, int(np.asarray(data.y).max()) + 1)
@@ -403,7 +403,7 @@ def sample(
         vectors = np.linalg.svd(rows @ factor.mT, full_matrices=False)[2]
         factor = vectors[:, :n_components] @ factor
         tree.attrs["n_components"] = n_components
-    # Constant columns have no weight, even if the prior gives them one.
+    # Constant columns have no weight, even if the prior gives them weight.
     factor = np.where(constant_columns(np.asarray(data.X)), 0.0, factor)
     axes = ("chain", "draw", "feature", "feature_bis")
     M = (factor.mT @ factor)[None]

@@ -2,8 +2,8 @@
 
 C̄ and F̄ are the mean outer products (d, d) of close and far differences
 (``second_moments``). The differences come from explicit pairs or from all pairs of
-labeled points. Let C_α = C̄ + αI. α > 0 makes C_α invertible, and acts as a prior: α is
-the least variance in every direction. There are four metrics, each positive
+labeled points. Let C_α = C̄ + αI. α > 0 makes C_α invertible, and acts as a prior,
+because α is the least variance in every direction. The four metrics are positive
 semi-definite:
 
     generalized   F̄ u = λ C_α u,  UᵀC_αU = I,   M = U diag(g(λ)) Uᵀ               (1)
@@ -16,24 +16,24 @@ semi-definite:
                   i.e. α > α_min = λ_max(F̄ - C̄)                                    (4)
 
 A prior that counts as s points shrinks C̄ and F̄ to isotropic matrices on the same
-scale. With explicit pairs, n and s count pairs instead of points. With c = tr C̄/d, f =
-tr F̄/d and n the number of points, before α is added,
+scale. With explicit pairs, n and s count pairs. With c = tr C̄/d, f = tr F̄/d, n
+points, and before α is added,
 
     C̄ ← (n C̄ + s c I)/(n + s),   F̄ ← (n F̄ + s f₀ I)/(n + s),                     (5)
 
 with f₀ = max(f, 1.01 (c + α)), or f₀ = f for (4). As s grows, every metric converges to
-a multiple of the identity, and s = ∞ means no learning. ``choose_strength`` chooses s
-by the votes of neighbors. Each metric can be truncated to its k largest directions.
-With g = 1 and k = d, (1) equals (3).
+a multiple of the identity. ``choose_strength`` chooses s by the votes of neighbors.
+Each metric can be truncated to its k largest directions. If g = 1 and k = d, Eq. (1)
+equals Eq. (3).
 
-Errata of seed 003: P9: for the notes' "small α" K is indefinite. An eigenvalue 1/(α + c
-- f) of M grows to +∞ as f - c rises to α and is negative beyond. The most
+Errata of seed 003. P9: for the notes' "small α" K is indefinite. As f - c rises to α,
+an eigenvalue 1/(α + c - f) of M grows to +∞, and beyond α it is negative. The most
 discriminating directions get negative weight, "top k" drops them, and distances become
-imaginary. In this case the fit raises an error with α_min. P10: M_k = AᵀA with A =
-Λ_k^½ V_kᵀ, V_k (d, k).
+imaginary. The fit therefore raises an error. P10: M_k = AᵀA, A = Λ_k^½ V_kᵀ, V_k (d,
+k).
 
-There is no generative model of pairs, and no NumPyro model. The computation is d × d
-eigenproblems on the host.
+There is no generative model of pairs, and no NumPyro model. The computation is a d × d
+eigenproblem in NumPy and SciPy.
 
 References
 ----------
@@ -71,8 +71,7 @@ __all__ = [
 INFINITE = 1e9
 """Weight of a prior of infinite strength, relative to the data.
 
-It is finite, for the moments still decide which k < d rows of a nearly isotropic metric
-remain.
+The weight is finite, because the moments still decide which k < d rows remain.
 """
 
 
@@ -96,9 +95,9 @@ class SecondMoments(NamedTuple):
 def second_moments(data: Pairs | Labeled) -> SecondMoments:
     """Compute C̄ and F̄, the weighted means of δδᵀ over close and over far pairs.
 
-    Labeled points represent all their pairs, with weights w_i w_j. Pairs within a class
-    are close. The cost is O(n d²), without forming the pairs, because Σ w_i w_j δδᵀ =
-    (Σ w) · scatter over all pairs of a set.
+    Labeled points represent all pairs of these points, with weights w_i w_j. Pairs
+    within a class are close. The cost is O(n d²), because Σ w_i w_j δδᵀ = (Σ w) ·
+    scatter over all pairs of a set.
 
     Examples
     --------
@@ -147,7 +146,7 @@ def _means(
     if min(near, apart) <= 0:
         raise ValueError(
             "y must contain a close pair (1) and a far pair (0) with weight above 0, "
-            f"got total weights {near:g} and {apart:g}. Add the missing kind."
+            f"got total weights {near:g} and {apart:g}. Add the missing pairs."
         )
     return SecondMoments(close / near, far / apart)
 
@@ -173,10 +172,10 @@ class PairLDAParams(NamedTuple):
         Factor L with LᵀL = M, rows by descending value. Each row is identified up to
         its sign.
     values : array of shape (k,)
-        With method "generalized", the ratios λ of far to close variance along the rows.
-        Otherwise the eigenvalues of M.
+        For ``method="generalized"``, the ratios λ of far to close variance along the
+        rows. Otherwise the eigenvalues of M.
     negative_share : float
-        With method "kissme", Σ|negative| / Σ|all| of the eigenvalues before the
+        For ``method="kissme"``, Σ|negative| / Σ|all| of the eigenvalues before the
         projection Π, Eq. (2). Zero for other methods.
     """
 
@@ -186,16 +185,16 @@ class PairLDAParams(NamedTuple):
 
 
 def alpha_min(close: Float[Array, "d d"], far: Float[Array, "d d"]) -> float:
-    """Compute λ_max(F̄ - C̄), the bound that α must exceed for method "notes" (P9)."""
+    """Compute λ_max(F̄ - C̄), the bound that α must exceed for ``method="notes"``."""
     return float(eigh(np.asarray(far) - np.asarray(close), eigvals_only=True)[-1])
 
 
 def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Solve F u = λ C u with UᵀCU = I; λ falling, U in columns."""
+    """Solve F u = λ C u with UᵀCU = I, in order of descending λ; U in columns."""
     spectrum = eigh(close, eigvals_only=True)
     message = (
-        "alpha must be large enough that C̄ + αI is regular, got a singular matrix, "
-        "because close pairs do not differ in every direction. Set alpha=0.01."
+        "alpha must be large enough for C̄ + αI to be invertible, got a singular "
+        "matrix. Close pairs do not differ in every direction. Set alpha=0.01."
     )
     if spectrum[0] <= 10 * len(close) * np.finfo(close.dtype).eps * spectrum[-1]:
         raise ValueError(message)
@@ -207,7 +206,7 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _factor(values: np.ndarray, vectors: np.ndarray) -> Array:
-    """Compute the rows √value · vectorᵀ, the largest entry of each positive."""
+    """Compute the rows √value · vectorᵀ; the largest entry of each row is positive."""
     rows = (np.sqrt(values) * vectors).T
     return row_signs(rows) * rows
 
@@ -215,7 +214,7 @@ def _factor(values: np.ndarray, vectors: np.ndarray) -> Array:
 def _generalized(
     close: np.ndarray, far: np.ndarray, k: int | None, weighting: Weighting
 ) -> PairLDAParams:
-    """Solve Eq. (1); by default with the directions of larger far variance (λ > 1)."""
+    """Solve Eq. (1); by default keep all directions of larger far variance (λ > 1)."""
     values, U = _against(far, close)
     wider = int(np.sum(values > 1))
     keep = wider if k is None else k if weighting == "one" else min(k, wider)
@@ -266,15 +265,14 @@ def fit(
     Parameters
     ----------
     data : Pairs, Labeled or SecondMoments
-        Pairs with y = 1 for close and 0 for far; or labeled points, which represent all
-        their pairs; or second moments, which require ``n``.
+        Pairs with y = 1 for close and 0 for far pairs. Labeled points represent all
+        their pairs. Second moments require ``n``.
     n_components : int, optional
-        Largest number k of rows, 1 to d. There are fewer rows if M has fewer positive
-        eigenvalues.
+        Largest number k of rows, 1 to d. M may have fewer positive eigenvalues and
+        rows.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
     alpha : float, default=0.01
-        Ridge α ≥ 0 that is added to the mean outer products of differences. It has the
-        units of squared differences.
+        Ridge α ≥ 0 added to the mean outer products of differences, in their units.
     weighting : {"log", "excess", "one"}, default="log"
         Weights g of the directions in Eq. (1).
     prior_strength : float, default=0
@@ -287,15 +285,15 @@ def fit(
     Returns
     -------
     Fit
-        ``params`` is a ``PairLDAParams``. ``objective`` is the mean squared distance
-        under M of far pairs minus the mean of close pairs.
+        ``params`` is a ``PairLDAParams``. ``objective`` is the mean squared distance of
+        far pairs minus the mean squared distance of close pairs, under M.
 
     Raises
     ------
     ValueError
-        If labels are missing, or the differences of close pairs do not span all
-        dimensions and α is 0. If far pairs are not farther apart than close pairs in
-        any direction. If α ≤ α_min, Eq. (4), for method "notes".
+        If labels are missing, if α is 0 and the differences of close pairs do not span
+        all dimensions, if far pairs are in no direction farther apart than close pairs,
+        or if α ≤ α_min of Eq. (4) with ``method="notes"``.
 
     Examples
     --------
@@ -332,7 +330,7 @@ def _shrunk(
     method: Method,
     n_features: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shrink C̄ and F̄ by a prior of s points, Eq. (5); d differs in a span of points."""
+    """Shrink C̄ and F̄, Eq. (5); pass d as ``n_features`` in a span of points."""
     if strength == 0:
         return close, far
     s, d = INFINITE * n if np.isinf(strength) else strength, n_features or len(close)
@@ -360,7 +358,7 @@ def choose_strength(
     data : Labeled
         Unweighted points.
     pairs : callable, optional
-        Takes a part of the data and returns its pairs. The default is all pairs.
+        Function from a subset of the data to its pairs. Default: all pairs.
     n_components, method, alpha, weighting
         See ``fit``.
 

@@ -1,10 +1,10 @@
 """Gaussian approximation at a mode of a linear map W, without the rotations of W.
 
 M = WᵀW is constant along the orbit of rotations of W (p, d). The tangents of the orbit
-are vec(ΩW) with Ω skew-symmetric. To first order they do not change M. To second order,
-a Gaussian that spreads along them leaves the orbit and inflates M. Let θ = (vec W,
-further entries) have precision H at a mode θ̂. Draws are restricted to the orthogonal
-complement of the tangents, with basis Q:
+are vec(ΩW) with Ω skew-symmetric. To first order, moves along tangents do not change M.
+To second order, a Gaussian that spreads along tangents leaves the orbit and inflates M.
+Let θ = (vec W, further entries) have precision H at a mode θ̂. Draws are restricted to
+the orthogonal complement of the tangents, with basis Q:
 
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
@@ -53,7 +53,7 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
     p, d = W.shape
     U, S, At = np.linalg.svd(W, full_matrices=True)
     zeros = int(np.sum(S <= max(p, d) * np.finfo(S.dtype).eps * S[0]))
-    if zeros > 1:  # The tangent of their rotation is 0.
+    if zeros > 1:  # The rotation of two zero axes has the tangent 0.
         raise ValueError(
             f"params: W must have at most one zero singular value, got {zeros}. Fit "
             "fewer components."
@@ -96,10 +96,10 @@ def _out(Q: _Complement, X: np.ndarray) -> np.ndarray:
 def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q m"]:
     """Compute the root Q L⁻ᵀ of Eq. (1), with m = q - p(p-1)/2 columns.
 
-    H is the precision of (vec W, further entries) at a mode, W (p ≤ d) first, row by
-    row. ValueError is raised if p > d, if two singular values of W are 0 (the tangent
-    of their rotation is 0), or if H is not positive definite in the complement of the
-    tangents: W is no mode, or data and prior leave a direction undetermined.
+    H is the precision of (vec W, further entries) at a mode, with W (p ≤ d) row by row.
+    ValueError is raised if p > d, if two singular values of W are 0 (rotating their
+    axes does not move W), or if H is not positive definite in the complement of the
+    tangents. Then W is no mode, or data and prior leave a direction undetermined.
     """
     p, d = W.shape
     if p > d:
@@ -114,10 +114,10 @@ def root_across(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, 
 def root_around(H: Float[Array, "q q"], W: Float[Array, "p d"]) -> Float[Array, "q q"]:
     """Compute a root of full rank if H is 0 along the rotations of W.
 
-    This is the case under a prior centered at 0. The columns are those of
+    H is 0 along rotations under a prior centered at 0. The columns are the columns of
     ``root_across`` and the tangents, Eq. (3), scaled to the mean precision of the other
-    directions. The result is a mass matrix for NUTS, which needs full rank. It is not a
-    covariance.
+    directions. The result is not a covariance, but a mass matrix for NUTS, which needs
+    full rank.
     """
     across, Q = root_across(H, W), _complement(W)
     p, d = W.shape

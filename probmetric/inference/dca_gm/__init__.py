@@ -2,9 +2,10 @@
 
 Symbols. Point x has class c, A (p, d) is the projection, and y = Ax. Component k of
 class c has weight α_c β_ck, mean μ_ck and covariance Σ_ck = L_ck L_ckᵀ. p(k|y,c) is the
-posterior probability of component k within class c, and p(c,k|y) that among all
-components. m_c(y) are class scores with mean m̄, and J is the Fisher matrix. The prior
-is A ~ N(A0, c²/λ), and η is the learning rate. θ are all parameters except A.
+posterior probability of component k within class c, and p(c,k|y) is its posterior
+probability among the components of all classes. m_c(y) are class scores with mean m̄,
+and J is the Fisher matrix. The prior is A ~ N(A0, c²/λ), and η is the learning rate. θ
+are all parameters except A.
 
 In reading order:
 

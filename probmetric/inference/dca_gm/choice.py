@@ -1,32 +1,32 @@
 """Choice of the strength of DCA-GM's prior in folds, and the mixed metric.
 
-With few points the fit overfits in three places. With n points in d > n dimensions S_W,
-Eq. (1) of ``dca_gm.start``, is singular, and the classes shrink to points in the
+With few points the fit overfits in three ways. With n points in d > n dimensions, S_W
+of Eq. (1) of ``dca_gm.start`` is singular, and each class shrinks to a point in the
 projection. The fit of A separates these points further. The average Fisher matrix J has
-rank p and ignores d - p directions because of few points. A prior that counts as s
-points corrects all three: S_s replaces S_W, the prior of A has the precision (λ/c²) h
-(1 + s/n), and the metric is
+rank p, so with few points the metric J ignores d - p directions without evidence. A
+prior that counts as s points corrects all three errors. S_s of ``dca_gm.start``
+replaces S_W, the prior of A has the precision (λ/c²) h (1 + s/n), and the metric is
 
     M_s = (1 - w) J + w (tr J/d) I,      w = s/(n + s).                             (1)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of J; d and I refer to the columns that vary. s = ∞ gives the Euclidean
-metric, and a mixture in the projection whitened by T only.
+the trace of J. I and d refer to the columns that vary. If s = ∞, the metric is
+Euclidean, and only the feature variances T of ``dca_gm.start`` whiten the projection.
 
 With hundreds of points the classifier still overfits, because A0 was computed from the
-same points. The prior is therefore tight for any s > 0 (``close_prior``). With h = 10 a
+same points. For any s > 0, ``close_prior`` therefore sets a tight prior. With h = 10, a
 row of A can change by about a third of its length. The prior of the mixtures counts as
-m = 22 points: log_diag and off_diag have the standard deviation 1/√(2m) = 0.15, and
+m = 22 points. log_diag and off_diag have the standard deviation 1/√(2m) = 0.15, and
 centers have the variance n/(n + m) times the mean square of the projected points. With
 s = 0, h is 1, the standard deviation is 0.5, and the factor n/(n + m) is 1. See
 Benchmarks: few labels.
 
-``choose_strength`` chooses the s whose votes of neighbors predict held-out points best.
-The votes in the folds use M_s with A0(s)ᵀA0(s) instead of J, so a fold needs no fit.
-The bandwidth of the votes is chosen on the training points of the fold
-(``tuned_losses``); the best bandwidth for the held-out points would hide that votes are
-overconfident. The strongest prior is chosen whose loss is at most one standard error
-above the best, twice the tolerance of other learners.
+``choose_strength`` chooses the s for which votes of neighbors predict held-out points
+best. In the folds, A0(s)ᵀA0(s) replaces J in M_s, so a fold needs no fit of A. The
+bandwidth of the votes is chosen on the training points of the fold (``tuned_losses``),
+because a bandwidth chosen on the held-out points would hide overconfident votes. The
+result is the strongest prior whose loss is at most one standard error above the best.
+The tolerance of other learners is half as large.
 """
 
 import numpy as np
@@ -40,10 +40,10 @@ from probmetric.models.dca_gm import DCAGMPrior
 from probmetric.neighbors.strength import STRENGTHS, Chosen, tuned_losses
 
 TOLERANCE = 1.0
-"""Standard errors in Eq. (1) of ``neighbors.strength``."""
+"""Tolerance, in standard errors, of Eq. (1) of ``neighbors.strength``."""
 
 MOST_HELD = 100.0
-"""Largest s/n in the precision of A, where s may be infinite: A stays near A0."""
+"""Largest s/n in the precision of A, which is therefore finite if s = ∞."""
 
 HOLD, POINTS = 10.0, 22.0
 """h and m of ``close_prior``."""
@@ -55,7 +55,7 @@ def held(strength: float, n: float | int) -> float:
 
 
 def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrior:
-    """Increase the strength of ``fit.default_prior`` by s points, if s > 0."""
+    """Tighten ``fit.default_prior`` by s points; s = 0 changes nothing."""
     if strength == 0:
         return prior
     return prior._replace(
@@ -66,7 +66,7 @@ def close_prior(prior: DCAGMPrior, strength: float, n: float | int) -> DCAGMPrio
 
 
 def choose_strength(data: Labeled, n_latent: int, *, mixed: bool = True) -> Chosen:
-    """Choose s by cross-validation of neighbor votes; if ``mixed``, under Eq. (1)."""
+    """Choose s by cross-validation of neighbor votes, under M_s if ``mixed``."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     live = ~constant_columns(X)
 

@@ -1,18 +1,18 @@
 """DCA-GM's posterior, by Laplace's approximation, NUTS or a variational guide.
 
 The sampler draws all NumPyro sites in the whitened coordinates of ``dca_gm.fit``. The
-reported quantities are invariant to the gauge, the tilts, the order of components and a
-rotation of the projection (maths B5): the average Fisher matrix J over the training
-points, p(c|x) at query points, and the log likelihood. R-hat and effective sample sizes
-of other quantities have no meaning.
+reported quantities do not depend on the gauge and the tilts (``dca_gm.likelihood``),
+the order of components, or a rotation of the projection. They are the average Fisher
+matrix J over the training points, p(c|x) at query points, and the log likelihood. R-hat
+and effective sample sizes are meaningful only for these quantities.
 
-The labels of different points are independent observations. At learning rate 1 this is
-therefore an ordinary posterior. ``TARGET`` samples the mixtures θ with A. ``TARGET_A``
-fixes θ at its mode, an empirical-Bayes posterior of A only (maths B8). The posterior of
-A has no gauge freedom and is nearly Gaussian. It is too narrow, because it ignores the
-uncertainty of θ. Maximizing over θ for each A would not give a density. Laplace's
-approximation supports only ``TARGET_A``: for (A, θ) it is inaccurate, because only the
-priors determine θ's scale and tilts.
+The labels of different points are independent observations. At learning rate 1, the
+target is therefore an ordinary posterior. ``TARGET`` samples the mixtures θ with A.
+``TARGET_A`` samples only A and fixes θ at its mode, which is empirical Bayes. The
+posterior of A given θ has no gauge freedom and is nearly Gaussian. It is too narrow,
+because it ignores the uncertainty of θ. (Maximizing over θ for each A would not give a
+density.) Laplace's approximation supports only ``TARGET_A``. For (A, θ) it is
+inaccurate, because only the priors determine the scale and the tilts of θ.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,8 @@ from probmetric.typing import Array
 class Asked(NamedTuple):
     """Data of the targets: the posterior, and query points at which to report p(c|x).
 
-    Queries are in input units, and J is reported in input units by ``scale``, the
-    standard deviations of the features. ``mode`` has the whitened sites that
+    ``queries`` are in input units. ``scale`` are the standard deviations of the
+    features, which convert J to input units. ``mode`` has the whitened sites that
     ``TARGET_A`` fixes.
     """
 
@@ -131,7 +131,7 @@ def prepare(
 ) -> tuple[DCAGMSites, Asked]:
     """Make the start (``position.A`` for ``TARGET_A``) and the data of the targets.
 
-    Default queries are the training points, the default scale is ones.
+    The default queries are the training points, and the default scale is 1 per feature.
     """
     X = np.asarray(given.data.X)
     position, white = opening(params._replace(fisher=None), given)
@@ -181,8 +181,9 @@ def _reported(sites: dict[str, Array], data: Asked) -> dict[str, Array]:
 def metrics(draws: xr.DataTree) -> list[Mahalanobis] | None:
     """Make one metric per draw of J; None if the draws have no J.
 
-    Optional attributes: ``n_components`` limits the rank of J. ``prior_share`` w gives
-    M_s, Eq. (1) of ``choice``, in units of ``prior_scale`` (0 for constant columns).
+    Two attributes of ``draws`` are optional. ``n_components`` limits the rank of J.
+    With ``prior_share`` w, the metric is M_s, Eq. (1) of ``choice``, in units of
+    ``prior_scale`` (0 for constant columns).
     """
     values = joined(draws)
     if "J" not in values:

@@ -1,8 +1,8 @@
 """DCA-GM: expectation-maximization for the mixtures at a fixed projection.
 
-EM maximizes the density of (y, c), y = Ax, *not* the conditional likelihood of the
-class, which it can lower at a fixed A (erratum 4 of seed 001). Only a point's own class
-enters, hence a step costs O(n (K p + p²)) (maths B3, B7):
+EM maximizes the joint density of (y, c) with y = Ax, *not* the conditional likelihood
+of the class. At a fixed A, EM can lower the conditional likelihood (erratum 4 of seed
+001). Only components of a point's own class enter, so a step costs O(n (K p + p²)):
 
     γ_ik = p(k | y_i, c_i),   n_ck = Σ_{c_i=c} w_i γ_ik,                             (1)
     α_c = n_c / n,   β_ck = (n_ck + b/K_c) / (n_c + b),                              (2)
@@ -10,10 +10,9 @@ enters, hence a step costs O(n (K p + p²)) (maths B3, B7):
     Σ_c = (Σ_{c_i=c} w_i γ_ik (y_i - μ_ck)(y_i - μ_ck)ᵀ + q ρ I) / (n_c + q).        (4)
 
 Eq. (2) is the mode under the prior β_c ~ Dirichlet(1 + b/K_c). Eq. (4) is the mode
-under the log prior -(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant of Σ_c. The prior of Σ_c is
-necessary: without it, the density is unbounded for a component that shrinks to repeated
-points. By (3), Aμ' = μ exactly. A component with less than 1e-8 of a point keeps its
-center.
+under the log prior -(q/2)(log|Σ_c| + ρ tr Σ_c⁻¹) + constant of Σ_c. Without this prior,
+the density would be unbounded for a component that shrinks to repeated points. By (3),
+Aμ' = μ exactly. A component with n_ck < 1e-8 keeps its center.
 """
 
 from functools import partial
@@ -32,11 +31,11 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 EMPTY = 1e-8
-"""A component with fewer points than this is empty."""
+"""A component with a smaller total weight n_ck is treated as empty."""
 
 
 class EMPrior(NamedTuple):
-    """Prior of EM: b, q (field ``nu``) and ρ of Eqs. (2) and (4); zero for no prior."""
+    """Parameters b, q (field ``nu``) and ρ of Eqs. (2) and (4); zeros mean no prior."""
 
     b: Float[Array, ""] | float = 1.0
     nu: Float[Array, ""] | float = 2.0

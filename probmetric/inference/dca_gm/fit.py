@@ -10,7 +10,7 @@ prior is proper, hence a mode exists. L-BFGS uses whitened coordinates: Ã = A L
 Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites in units of their prior standard deviation.
 This linear change of coordinates changes no mode and saves many steps for correlated
 features. ``solver="hybrid"`` is the paper's method, which does not maximize a single
-objective (``dca_gm.hybrid``). Both methods find a local optimum.
+objective (``dca_gm.hybrid``). Both solvers find a local optimum.
 """
 
 from collections.abc import Sequence
@@ -152,7 +152,7 @@ _closing = host_or_program(_closed)
 def default_prior(
     params: DCAGMParams, data: Labeled, *, lam: float = 1.0
 ) -> DCAGMPrior:
-    """Make the default prior, centered at and scaled by the starting values of a fit.
+    """Make the default prior, with centers and scales from starting values of a fit.
 
     The starting values depend on the data, hence this is an empirical prior.
 
@@ -160,9 +160,9 @@ def default_prior(
     ----------
     params : DCAGMParams
         Starting values of the fit. The prior mean of the projection is their A, and c
-        is the root mean square of the entries of A. The prior has the same components.
-        The standard deviation of the centers is the root mean square of the projected
-        points.
+        is the root mean square of the entries of A. The prior has as many components as
+        the starting values. The standard deviation of the centers is the root mean
+        square of the projected points.
     data : Labeled
     lam : float, default=1
         The prior standard deviation of an entry of A is c/√lam.
@@ -200,17 +200,18 @@ def fit(
     ----------
     data : Labeled
     prior : DCAGMPrior, optional
-        The prior determines n_latent and n_gaussians. Default: ``default_prior`` of the
-        starting values. The hybrid solvers use only the prior of the projection.
+        If passed, its shapes replace ``n_latent`` and ``n_gaussians``. Default:
+        ``default_prior`` of the starting values. Hybrid solvers only use the prior of
+        A.
     n_latent : int, optional
         Number p of latent dimensions. Default: the number of classes minus 1, at least
         2 and at most d. Ignored with ``init``.
     n_gaussians, covariance, seed
         See ``start``. Ignored with ``init``.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        "lbfgs" finds a mode of the posterior, Eq. (1). The others are the paper's
-        hybrid method. The centers of the components are free, or with "hybrid_tied"
-        tied to the projection.
+        "lbfgs" finds a mode of the posterior, Eq. (1). "hybrid" and "hybrid_tied" are
+        the paper's hybrid of EM and conjugate gradients. With "hybrid_tied", the
+        centers of the components move with the projection.
     lam : float, default=1
         Strength λ of the default prior of the projection.
     learning_rate : float, default=1
@@ -218,11 +219,10 @@ def fit(
     init : DCAGMParams, optional
         Starting values. Default: computed by ``start``.
     max_steps : int, optional
-        Largest number of iterations. The default is 500 for L-BFGS and 30 for the
-        hybrid.
+        Largest number of iterations. Default: 500 for "lbfgs", 30 for hybrid solvers.
     tol : float, default=1e-5
-        L-BFGS stops if an iteration increases the log density by less than ``tol``
-        nats. The hybrid method stops if the gradient is below ``tol``.
+        "lbfgs" stops if an iteration increases the log density by less than ``tol``
+        nats. For the hybrid solvers, see ``fit_hybrid``.
 
     Returns
     -------

@@ -1,20 +1,19 @@
 """DCA-GM: the paper's hybrid, EM for the mixtures and conjugate gradients for A.
 
-Each outer iteration (maths B4)
+Each outer iteration
 
 1.  takes a few EM steps on θ at the current A (``dca_gm.em``);
-2.  sets the gauge by B = (pooled Σ)^{-1/2}: with a norm penalty and free θ the
-objective
-    has no maximum but rises without bound as A shrinks (erratum 3 of seed 001);
-3.  takes one conjugate-gradient step on A at the current θ: direction
-    r = g + max(0, ⟨g, g - g₋⟩/‖g₋‖²) r₋ (Polak-Ribière+, reset to g when it points
-    down), then Armijo's backtracking with c₁ = 1e-4, halving from 0.5 ‖A‖/‖r‖.
+2.  sets the gauge by B = (pooled Σ)^{-1/2}, because otherwise the penalized objective
+    would increase without bound as A shrinks (erratum 3 of seed 001);
+3.  takes one conjugate-gradient step on A at the current θ. The direction is
+    r = g + max(0, ⟨g, g - g₋⟩/‖g₋‖²) r₋ (Polak-Ribière+), or g if this r points down.
+    Armijo's backtracking with c₁ = 1e-4 halves the step, which starts at 0.5 ‖A‖/‖r‖.
 
-The reported objective is L - (λ/2c²)‖A - A0‖² after step 3. The method does not
-maximize a single objective: step 1 maximizes another objective and may lower L (erratum
-4). Hence the fit returns the best iterate, not the last, and a decrease of the
-objective is not an error. With ``tied`` the centers change with the projection within
-step 3, μ = Aμ' (the paper's reparametrization).
+The reported objective is L - (λ/2c²)‖A - A0‖² after step 3, where L is the conditional
+log likelihood. The method does not maximize a single objective: step 1 maximizes the
+joint density and may lower L (erratum 4). The fit therefore returns the best iterate,
+not the last, and a decrease of the objective is not an error. With ``tied``, the
+centers change with the projection in step 3, μ = Aμ' (the paper's reparametrization).
 """
 
 from functools import partial
@@ -80,9 +79,10 @@ def fit_hybrid(
 
     The penalty applies in the gauge in which the pooled covariance within components is
     I. The fit has converged if the gradient in A is below ``tol * max(1, |L|)`` and the
-    relative change of the objective was below 1e-5 five times in a row. Convergence is
-    not guaranteed: the EM step may change θ along the tilts indefinitely. Returns the
-    best iterate. ``tied`` has the centers μ = Aμ' within the conjugate-gradient step.
+    relative change of the objective was below 1e-5 in five successive iterations.
+    Convergence is not guaranteed, because EM steps may change θ along the tilts
+    indefinitely. The best iterate is returned. With ``tied``, the conjugate-gradient
+    step uses the centers μ = Aμ'.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     w = weights(data)
@@ -98,7 +98,7 @@ def fit_hybrid(
         theta = em_steps(state.theta, em, n_em)
         B = _inverse_root(pooled_covariance(log_weight(theta), theta.chol))
         theta = apply_gauge(theta, B)
-        # Directions move with A, gradients against it.
+        # A change of gauge maps a direction r to B r, and a gradient g to B⁻ᵀ g.
         last_direction = B @ state.direction
         last_gradient = jnp.linalg.solve(B.T, state.gradient)
 
@@ -186,7 +186,7 @@ def _polak_ribiere(
     last_gradient: Float[Array, "p d"],
     last_direction: Float[Array, "p d"],
 ) -> Float[Array, "p d"]:
-    """Compute the PR+ direction: the gradient itself at first and after a reset."""
+    """Compute the Polak-Ribière+ direction; it is the gradient at first or if reset."""
     size2 = jnp.sum(last_gradient**2)
     change = jnp.sum(gradient * (gradient - last_gradient))
     beta = jnp.where(size2 > 0, jnp.maximum(0.0, change / size2), 0.0)

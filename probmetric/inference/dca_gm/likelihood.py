@@ -1,29 +1,30 @@
 """DCA-GM: the conditional likelihood, its gradient in the projection, and its gauges.
 
 Let y_i = Ax_i. p(k|y,c) is the posterior probability of component k within class c, and
-p(c,k|y) that among all components. The conditional log likelihood L = Σ_i w_i log
-p(c_i|y_i) has the gradient
+p(c,k|y) is its posterior probability among the components of all classes. The
+conditional log likelihood L = Σ_i w_i log p(c_i|y_i) has the gradient
 
     ∂L/∂A = Σ_i V_i x_iᵀ = Vᵀ X,                                                    (1)
     V_i = w_i Σ_ck (p(c,k|y_i) - 1[c=c_i] p(k|y_i,c)) Σ_ck⁻¹ (y_i - μ_ck)
         = w_i (m̄(y_i) - m_{c_i}(y_i)),  m_c of ``metric.class_distribution``,        (2)
 
-(maths B2; Eq. (3) of seed 001). The sum over components is computed in p dimensions,
-before any array of size d: O(n (d p + C K p + C p²)), without an n × C × K × p × d
-array. With the centers tied to the projection, μ_ck = Aμ'_ck with fixed μ',
+(Eq. (3) of seed 001). The sum over components is computed in p dimensions before the
+product with X. The cost is O(n (d p + C K p + C p²)), and no n × C × K × p × d array is
+stored. With the centers tied to the projection, μ_ck = Aμ'_ck with fixed μ',
 
     ∂L/∂A = Vᵀ X - Σ_ck (Σ_i V_ick) μ'_ckᵀ,                                         (3)
 
 where V_ick are the summands of (2).
 
-Gauge. For an invertible B, (BA, Bμ, BΣBᵀ) gives the same p(c|x) (4). So does, for a
-symmetric Q with every Σ_ck⁻¹ + Q positive definite and any h, the tilt
+Gauge. For an invertible B, (BA, Bμ, BΣBᵀ) gives the same p(c|x) as (A, μ, Σ) (4). The
+*tilt* by any h and any symmetric Q with every Σ_ck⁻¹ + Q positive definite gives the
+same p(c|x):
 
     Σ̃⁻¹ = Σ⁻¹ + Q,  μ̃ = Σ̃ (Σ⁻¹ μ + h),
     log π̃ = log π + ½ (μ̃ᵀΣ̃⁻¹μ̃ - μᵀΣ⁻¹μ) + ½ log (|Σ̃| / |Σ|) + constant,             (5)
 
-which the paper misses (maths B5, erratum 2 of seed 001). The Euclidean distance after A
-depends on the gauge; J and p(c|x) do not.
+The paper misses the tilts (erratum 2 of seed 001). The Euclidean distance in the
+projection depends on the gauge, but J and p(c|x) do not.
 """
 
 from types import ModuleType
@@ -149,10 +150,10 @@ def with_fisher(params: DCAGMParams, data: Labeled) -> DCAGMParams:
 
 @numpy_in_numpy_out
 def fix_gauge(params: DCAGMParams) -> DCAGMParams:
-    """Set the gauge: pooled Σ = I, and axes by descending share of E[J_y].
+    """Set the gauge: pooled Σ = I, and the eigenvectors of E[J_y] as axes.
 
-    Without ``fisher`` the axes are the eigenvectors of A Aᵀ. The largest entry of each
-    row of A is positive.
+    The axes have descending eigenvalues. Without ``fisher`` they are the eigenvectors
+    of A Aᵀ. The largest entry of each row of A is positive.
     """
     return _in_fixed_gauge(params)
 

@@ -1,8 +1,8 @@
 """DCA-GM: start of a fit from LDA, RCA and k-means, and checks of the data.
 
-The projection is LDA followed by RCA with the classes as chunklets. Its rows are the
-generalized eigenvectors v, by descending ω, of the covariances between and within
-classes,
+The projection is LDA followed by RCA with the classes as chunklets. Let S_B and S_W be
+the covariances between and within classes. The rows of the projection are generalized
+eigenvectors v, by descending ω,
 
     S_B v = ω (S_s + ε tr(S_s)/d I) v,   vᵀ (S_s + ε tr(S_s)/d I) v = 1,             (1)
     S_s = (n S_W + s T)/(n + s).
@@ -10,9 +10,8 @@ classes,
 T is the diagonal matrix of the variances of the features and counts as s points. With n
 points in d > n dimensions and s = 0, the classes shrink to points, and a classifier is
 overconfident everywhere. S_B has rank at most C - 1. For p > C - 1 (the paper's
-Ionosphere has C = p = 2) the remaining rows are the leading principal directions of all
-data in the S_s-whitened complement of the first C - 1 rows (maths B4; erratum 5 of seed
-001).
+Ionosphere has C = p = 2), the remaining rows are the leading principal directions of
+all data in the S_s-whitened complement of the first C - 1 rows (erratum 5 of seed 001).
 
 The mixture is computed by k-means within each class, followed by a few EM steps.
 """
@@ -49,9 +48,14 @@ def check_labeled(data: Labeled, n_latent: int) -> int:
         raise ValueError("data must have labels y, got None.")
     codes = np.unique(np.asarray(data.y))
     if not np.array_equal(codes, np.arange(len(codes))):
-        raise ValueError(f"y must have every class code 0..C-1, got {codes}.")
+        raise ValueError(
+            f"y must have every class code 0..C-1, got {codes}. Number the classes "
+            "without gaps."
+        )
     if len(codes) < 2:
-        raise ValueError("y must have at least 2 classes, got one class.")
+        raise ValueError(
+            "y must have at least 2 classes, got one class. Add rows of another class."
+        )
     if not 1 <= n_latent <= d:
         raise ValueError(
             f"n_latent must be from 1 to {d}, the number of features, got {n_latent}."
@@ -64,9 +68,9 @@ def lda_rca(
 ) -> Float[np.ndarray, "p d"]:
     """Compute the LDA-RCA projection, Eq. (1), completed if p > C - 1.
 
-    Rows are orthonormal under S_s with the ridge, ε in units of the mean of the
-    diagonal of S_s. The largest entry of each row is positive. A constant feature gets
-    the weight 0. ``strength`` is s ≥ 0, which may be ∞.
+    Rows are orthonormal under S_s + ε tr(S_s)/d I, where ε is ``ridge``. The largest
+    entry of each row is positive. A constant feature gets the weight 0. ``strength`` is
+    s ≥ 0.
     """
     X, y = np.asarray(data.X, float), np.asarray(data.y)
     w = _host_weights(data)
@@ -131,11 +135,12 @@ def start(
         One number of components for all classes, or one per class. A class with fewer
         distinct projected points has one component per distinct point.
     covariance : {"class", "component"}, default="class"
+        One covariance per class, or one per component.
     n_em : int, default=10
         EM steps after k-means.
     strength : float ≥ 0, infinity included, default=0
-        Strength s of the shrinkage of the covariance within classes, Eq. (1). It is in
-        units of points.
+        Strength s, in points, of the shrinkage of the covariance within classes, Eq.
+        (1).
     seed : int, default=0
         Seed of k-means.
     """

@@ -1,9 +1,9 @@
 """The arrow-shaped Hessian of hierarchical LCA, its determinant and inverse root.
 
 At the mode of Eq. (1) of ``effects.groups`` given ω, let H_g (q, q) be minus the
-Hessian of ηℓ_g in (vec W_g, log b), q = m + 1, m = pd, and P₀ (q, q) the prior
-precision of (W, log b). As W_g = W + ωcE_g, minus the Hessian in (θ, E_1, …, E_G),
-θ = (vec W, log b), is an arrow:
+Hessian of ηℓ_g in (vec W_g, log b), where q = m + 1 and m = pd. Let P₀ (q, q) be the
+prior precision of (W, log b). As W_g = W + ωcE_g, minus the Hessian in (θ, E_1, …, E_G)
+with θ = (vec W, log b) has the shape of an arrow:
 
     θθ: P₀ + Σ_g H_g,   E_g E_g: A_g = I + ω²c² H_g[W, W],   E_g θ: B_g = ωc H_g[W, :].
                                                                                   (1)
@@ -12,16 +12,15 @@ With the Schur complement S = P₀ + Σ_g (H_g - B_gᵀ A_g⁻¹ B_g), the log d
 
     log|S| + Σ_g log|A_g|.                                                        (2)
 
-At ω = 0, Eq. (2) is the log determinant of LCA. By the symmetry ω → -ω, E → -E, the
-slope of Laplace's density of ω (Eq. (1) of ``effects.fit``) is 0 at ω = 0, which is a
-mode if the groups are alike.
+At ω = 0, Eq. (2) is the log determinant of LCA. The density does not change under ω →
+-ω, E → -E, so the slope of Laplace's density of ω (Eq. (1) of ``effects.fit``) is 0 at
+ω = 0. If the groups are alike, ω = 0 is a mode.
 
 A root R of the covariance, RRᵀ = (minus the Hessian)⁻¹, follows from the same factors.
 With S = L Lᵀ and A_g = L_g L_gᵀ, the θ rows of R are L⁻ᵀ. The E_g rows are
 -A_g⁻¹ B_g L⁻ᵀ in the columns of θ and L_g⁻ᵀ in the columns of E_g.                (3)
 
-The cost at one ω is G factorizations of m³ flops, in addition to the search for the
-mode.
+The cost at one ω is G factorizations of m³ flops, plus the search for the mode.
 """
 
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ from probmetric.typing import Scalar
 
 
 class Arrow(NamedTuple):
-    """Factors of Eq. (1): L (q, q) of S, L_g (G, m, m) of A_g; A_g⁻¹B_g (G, m, q)."""
+    """Factors of Eq. (1): ``shared`` L of S, ``blocks`` L_g of A_g, and A_g⁻¹B_g."""
 
     shared: Float[np.ndarray, "q q"]
     blocks: Float[np.ndarray, "G m m"]
@@ -116,7 +115,7 @@ def arrow(
     prior: HierarchicalLCAPrior,
     learning_rate: Scalar = 1.0,
 ) -> Arrow | None:
-    """Return the factors of Eq. (1) in (W, log b, E); None if it is not definite."""
+    """Return the factors of Eq. (1); None if minus the Hessian is not definite."""
     W = np.asarray(params.W)
     m = W.size
     step = float(params.spread) * float(prior.common.width)

@@ -1,21 +1,21 @@
 """Draws near a fitted LCA with an effect: M, b, the spread, and groups or points.
 
-``laplace_draws`` draws ω from its grid (``effects.fit``), uniform within a cell, then
-(W, log b, effect) from the Gaussian at the mode of that cell. M = WᵀW/τ² does not
-change along the rotations ΩW, Ω skew, but a Gaussian that spreads along them leaves the
-orbit and inflates M. So the component along the rotations is removed from V, the draw
-of W minus the mode Ŵ = U S Aᵀ. With Y = Uᵀ V A, for each a < b ≤ p,
+``laplace_draws`` first draws ω from its grid (``effects.fit``), uniform within a cell.
+It then draws (W, log b, effect) from the Gaussian at the mode of that cell. M = WᵀW/τ²
+does not change along the rotations ΩW, Ω skew. But a Gaussian that spreads along these
+directions leaves the set of rotated maps and inflates M. Let V be the draw of W minus
+the mode Ŵ = U S Aᵀ. The component of V along the rotations is removed: with Y = Uᵀ V A,
+for each a < b ≤ p,
 
     Y_ab -= k S_b,  Y_ba += k S_a,    k = (S_b Y_ab - S_a Y_ba)/(S_a² + S_b²).       (1)
 
-``new_groups`` draws the metric of a group without pairs, which has the map W + ωcE. A
-rotation of W rotates this map, because the distribution of E is invariant. So with any
-factor L of a draw of M,
+``new_groups`` draws the metric of a group without pairs, which has the map W + ωcE. The
+distribution of E is invariant to rotations, so W/τ can be any factor L of a draw of M:
 
     M_new = (L + ωcE/τ)ᵀ (L + ωcE/τ),    τ² = e^{2b/p}.                             (2)
 
-P(same) of points i and j is exp(-((b_i + b_j)/2 + D/2)). For a point outside the fit,
-b' of Eq. (3) of ``models.point_effects`` is used in each draw:
+P(same) of points i and j is exp(-((b_i + b_j)/2 + D/2)). For a point j outside the fit,
+the intercept b' of Eq. (3) of ``models.point_effects`` averages over b_j in each draw:
 
     P(same | fitted i, new j) = E[e^{-b_j/2}] exp(-(b_i + D)/2)
                               = exp(-((b_i + b')/2 + D/2)).                        (3)
@@ -118,8 +118,8 @@ def laplace_draws(
 def start(posterior: SpreadPosterior) -> Gaussian:
     """Return a Gaussian approximation of the posterior, from which NUTS starts.
 
-    It is the Laplace approximation given the median ω. log ω is independent of the
-    other parameters, and has the standard deviation of its grid (at least 0.05).
+    The Gaussian is Laplace's approximation given the median ω. In it, log ω is
+    independent, with the standard deviation of its grid (at least 0.05).
     """
     middle = int(np.searchsorted(np.cumsum(posterior.probability), 0.5))
     mode, log = posterior.modes[middle], np.log(posterior.spread)
@@ -184,8 +184,8 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown, or if it is NUTS and ω was fixed in the fit. See also
-        the sampler.
+        If ``method`` is unknown or its settings are invalid, or if ``method`` is NUTS
+        and ω was fixed in the fit.
 
     Warns
     -----
@@ -234,7 +234,7 @@ def draw(
 
 
 def metrics(draws: Draws | xr.DataTree) -> list[Mahalanobis] | None:
-    """Return one metric per draw, for a new group or new points; None for others."""
+    """Return one metric per draw, for a new group or new points, or None."""
     values = joined(draws)
     if {"M", "M_group", "b"} <= values.keys():
         return mahalanobis(values["M"], values["b"])

@@ -5,11 +5,11 @@ Laplace's approximation of the marginal likelihood of ω is
 
     log p(y | ω) ≈ log p(y, θ̂ | ω) + ½ q log 2π - ½ log|H|,    q numbers in θ.      (1)
 
-The fit maximizes log p(ω) + log p(y | ω) over ω ≥ 0: at 0, and by Brent's method
-elsewhere. Each value needs a mode, found by L-BFGS and then Newton's method from the
-nearest mode so far. The result is the mode θ̂ at the best ω. The certificate of the
-mode is ½ gᵀH⁻¹g, with g the gradient at θ̂. It is the difference in nats between the
-maximum of the local quadratic model and the value at θ̂.
+The fit maximizes log p(ω) + log p(y | ω) over ω ≥ 0. It compares ω = 0 with the best ω
+> 0 from Brent's method. The mode at each ω is found by L-BFGS and then Newton's method,
+starting at the nearest mode so far. The result is the mode θ̂ at the best ω. The
+certificate of the mode is ½ gᵀH⁻¹g, with g the gradient at θ̂: the difference in nats
+between the maximum of the local quadratic model and the value at θ̂.
 
 ``Effect`` has the functions that differ between group maps and point intercepts. The
 type of the prior selects the model.
@@ -58,7 +58,7 @@ CLOSE = 1e-14
 """Gap in nats at which Newton's method stops."""
 
 MAX_PARAMETERS = 5_000
-"""Largest p·d + 1 + n of point effects: a Hessian of 200 MB, factored many times."""
+"""Largest number p·d + 1 + n of parameters of point effects (a Hessian of 200 MB)."""
 
 
 @runtime_checkable
@@ -136,12 +136,12 @@ class SpreadPosterior(NamedTuple):
 class Effect[D: (GroupData, PointData), P: Params]:
     """Functions that differ between effects on maps (groups) and intercepts (points).
 
-    ``name`` is the NumPyro site of the effect, "E" or "z". ``expand`` maps (position
-    with ω as spread, data) to the gradient and the factors, or None if minus the
-    Hessian is not positive definite. ``n_newton`` is the maximum number of Newton steps
-    after L-BFGS. ``bounds`` are the smallest ω > 0 and the largest ω of the search if
-    the prior scale is at least 1. A smaller scale reduces them. A larger scale does
-    not change them, so a vague prior does not extend the search to very large ω.
+    ``name`` is the NumPyro site of the effect, "E" or "z". ``expand`` takes a position
+    (with ω as ``spread``) and the data, and returns the gradient and the factors of H.
+    It returns None if H is not positive definite. ``n_newton`` is the maximum number of
+    Newton steps after L-BFGS. ``bounds`` are the smallest ω > 0 and the largest ω of
+    the search if the prior scale is at least 1. A smaller scale reduces the bounds. A
+    larger scale does not change them, so that a vague prior does not extend the search.
     """
 
     name: str
@@ -249,7 +249,7 @@ def _moved(at: Arrays, step: Float[np.ndarray, "q"], name: str) -> Arrays:
 def data_of(
     pairs: Pairs, prior: Prior, learning_rate: float = 1.0, n_groups: int | None = None
 ) -> tuple[Effect[Any, Any], Any]:
-    """Return the effect of a (proper) prior, and the data of its objective."""
+    """Return the ``Effect`` of a proper prior, and the data of its objective."""
     check_prior(prior.common)
     if not np.all(np.asarray(prior.common.lam) > 0):
         raise ValueError(
@@ -410,8 +410,8 @@ def spread_posterior(
 ) -> SpreadPosterior:
     """Compute the posterior of the spread ω of the random effect, on a grid.
 
-    The grid is near the fitted ω. The result has the mode of the other parameters at
-    each grid point.
+    The grid is near the fitted ω. At each grid point, the other parameters have their
+    mode.
 
     Parameters
     ----------
@@ -422,8 +422,8 @@ def spread_posterior(
     n_grid : int, default=17
         Number of equally spaced grid points. With 1, the grid is only the fitted ω.
     drop : float, default=8
-        The grid ends at ω = 0, or where the log density is lower than at the fit by
-        ``drop`` nats.
+        The grid extends from the fitted ω to both sides, until the log density is
+        ``drop`` nats lower or ω = 0.
 
     Raises
     ------

@@ -11,9 +11,8 @@ weighted by the inverse of Eq. (1), as in PSIS-LOO. Therefore
 
     elpd = Σ_i log E[p(y_(i) | W, b, ω, z_-i) | y_-(i)]                            (2)
 
-is the sum over points of the log predictive density of all pairs of a point, given the
-pairs of the other points. Each pair is in two terms, so Eq. (2) is not an estimate for
-a single pair.
+sums over points the log predictive density of all pairs of a point, given the pairs of
+the other points. Each pair is in two terms, so Eq. (2) is no estimate for one pair.
 """
 
 import jax
@@ -31,7 +30,7 @@ _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NOD
 
 
 def _of_draw(draw: Arrays, rows: Rows) -> Array:
-    """Return Eq. (1) for each point, (n,), at one draw {M, b, b_point, spread}."""
+    """Return the log of Eq. (1) per point, (n,), at a draw {M, b, b_point, spread}."""
     D = jnp.sum((rows.delta @ draw["M"]) * rows.delta, -1)
     h = 0.5 * draw["b_point"]
     at_nodes = 0.5 * draw["b"] * jnp.exp(draw["spread"] * NODES)

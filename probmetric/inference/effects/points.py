@@ -88,7 +88,7 @@ def log_likelihood(at: Arrays, rows: Rows) -> Scalar:
     h = 0.5 * jnp.exp(at["log_b"] + at["spread"] * at["z"])
     squared = jnp.sum((rows.delta @ W.T) ** 2, -1)
     t = h[rows.i] + h[rows.j] + 0.5 * jnp.exp(-2 * b / len(W)) * squared
-    # Double where: the branch not taken must not leak an infinite gradient.
+    # The inner where keeps an infinite gradient of the unused branch out.
     terms = jnp.where(rows.same, -t, log1mexp(jnp.where(rows.same, 1.0, t)))
     return jnp.sum(rows.w * terms)
 
@@ -113,8 +113,8 @@ def derivatives(
 ) -> tuple[Float[np.ndarray, "q"], Float[np.ndarray, "q q"]]:
     """Return the gradient and minus the Hessian of the log joint density given ω.
 
-    Both are in the order (W, log b, z) and computed in NumPy by Eqs. (2)-(4). ``at`` is
-    {W, log_b, z, spread}. Time is O(N m² + (m + n)²), memory (m + 1 + n)² numbers.
+    The order of entries is (W, log b, z). NumPy computes them by Eqs. (2)-(4). ``at``
+    is {W, log_b, z, spread}. Time is O(N m² + (m + n)²), memory (m + 1 + n)² numbers.
     """
     W, z, spread = np.asarray(at["W"]), np.asarray(at["z"]), float(at["spread"])
     b, p, n = float(np.exp(at["log_b"])), len(W), len(z)

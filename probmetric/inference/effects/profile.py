@@ -1,10 +1,10 @@
 """The marginal density of one parameter ω ≥ 0, by Laplace's method.
 
-The joint mode of a hierarchical model carries no information about its spread ω. The
-marginal density, with the other parameters integrated out by Laplace's method, does.
-``Profile`` caches modes and starts each search at the nearest cached mode. ``climb``
-maximizes the density of ω, ``on_grid`` computes it on a grid near the maximum, and
-``drawn_on_grid`` draws ω from the grid.
+The joint mode of a hierarchical model does not estimate its spread ω, but the marginal
+density of ω does. Laplace's method integrates out the other parameters. ``Profile``
+caches modes and starts each search at the nearest cached mode. ``climb`` maximizes the
+density of ω, ``on_grid`` computes it on a grid near the maximum, and ``drawn_on_grid``
+draws ω from the grid.
 """
 
 from collections.abc import Callable
@@ -87,9 +87,9 @@ def on_grid[M: ModeAt](
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"], tuple[M, ...]]:
     """Return n equally spaced values of ω near ``at``, their probabilities and modes.
 
-    The search for the upper end starts with a tenth of ``scale`` and ends at
-    ``largest``. The grid ends where the log density is lower than at ``at`` by
-    ``drop``, or at 0. With n = 1, the grid is only ``at``, with probability 1.
+    The grid ends where the log density is ``drop`` lower than at ``at``, or at 0. The
+    search for the upper end starts with a step of ``scale``/10 and stops beyond
+    ``largest``. With n = 1, the grid is only ``at``, with probability 1.
     """
     if n == 1:
         return np.array([at]), np.ones(1), (profile(at),)

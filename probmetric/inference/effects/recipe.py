@@ -1,7 +1,7 @@
 """Fit LCA with an effect to users' data: pairs inside groups, or distinct points.
 
-The prior of the common map and the learning rate are the same as in ``lca.recipe``.
-There is no refresh.
+The prior of the common map and the learning rate are the same as in ``lca.recipe``. The
+pairs are not refreshed after the fit, unlike in ``lca.recipe``.
 
 * Groups: pairs are made inside each group. W₀ = cI and c are computed from the pairs
   of all groups, so the spread ω is relative to one Euclidean metric.
@@ -33,7 +33,7 @@ class Fitted(NamedTuple):
     """A fit with its pairs, prior and settings, in standardized units.
 
     ``known`` is True if ω was not fitted, because it was passed or there is only one
-    group. ``n_groups`` is only used with groups. ``gap`` estimates, in nats, how far
+    group. ``n_groups`` is None for point effects. ``gap`` estimates, in nats, how far
     the log density is below its maximum.
     """
 
@@ -118,7 +118,7 @@ def fit_recipe(
 ) -> Fitted:
     """Fit hierarchical LCA to pairs in groups, or point effects, in float64.
 
-    One group does not determine ω, which is then 0 unless ``spread`` is set.
+    With one group and no ``spread``, ω is 0, because one group does not determine ω.
     """
     if spread is None and n_groups == 1:
         spread = 0.0

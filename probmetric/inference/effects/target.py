@@ -9,10 +9,11 @@ Eq. (1) is the log density of the NumPyro model in unconstrained coordinates. Wi
 groups, its cost does not depend on the number of y = 1 pairs. The reported quantities
 are M, b and the spread, and either M_group, or b of each point and of a new point.
 
-The likelihood is invariant to a common rotation H of the maps, the priors are not. The
-posterior of W has mirror images of different heights, and chains need not cross
-between them if the map is well determined (``lca.target``). All chains start at one
-mode, on the sheet of W₀. Other sheets are represented only if chains cross to them.
+The likelihood is invariant to a common rotation H of the maps, but the priors are not.
+The posterior of W therefore has several modes, which are mirror images of different
+heights. If the map is well determined, chains may not move between the modes
+(``lca.target``). All chains start at one mode, on the side of W₀. The draws represent
+other modes only if chains move to them.
 """
 
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def _target(
         }
         return priors, log_likelihood(constrained(at), data)
 
-    density.__qualname__ = f"effects_density_{effect}"  # Checkpoints compare it.
+    density.__qualname__ = f"effects_density_{effect}"  # Checkpoints compare the name.
     return Target(density, functionals, parts)
 
 

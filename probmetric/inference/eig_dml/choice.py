@@ -1,20 +1,21 @@
 """A prior for Eig-DML: the mixture of its metric with the Euclidean metric.
 
-The problem (1) of ``fit`` has no prior. Its M depends on a few far pairs, and with few
-points per dimension it concentrates on directions in which the close pairs do not vary.
-Let a prior count as s points beside the n training points:
+The problem (1) of ``fit`` has no prior. The solution M depends on a few far pairs. With
+few points per dimension, M concentrates on directions in which the close pairs do not
+vary. Let a prior count as s points beside the n training points:
 
     M_s = (1 - w) M + w (tr M/d) I,      w = s/(n + s).                          (11)
 
 The second term is the Euclidean metric of the features (scaled, in the estimator) with
-the trace of M; d and I refer to the columns that vary. Up to a factor, M_s is feasible
+the trace of M. I and d refer to the columns that vary. Up to a factor, M_s is feasible
 in problem (1). The certificate (5) is valid only for M, not for M_s with s > 0.
 
 ``choose_strength`` chooses s by the votes of neighbors in folds
 (``neighbors.strength``), with s = ∞ among the candidates. A fold needs one fit, because
-M does not depend on s. The strongest prior is chosen whose loss is at most two standard
-errors above the best. This is four times the tolerance of other learners, because M
-depends on few pairs and may predict well in the folds and badly on new points.
+M does not depend on s. The result is the strongest prior whose loss is at most two
+standard errors above the best. Other learners allow half a standard error. The
+tolerance is larger here, because M depends on few pairs and may predict well in the
+folds but badly on new points.
 """
 
 from collections.abc import Callable
@@ -30,10 +31,10 @@ from probmetric.linalg import mixed_with_identity
 from probmetric.neighbors.strength import STRENGTHS, Chosen
 
 FOLD_STEPS, FOLD_GAP = 200, 0.1
-"""Maximum steps and relative gap of the fit of a fold: votes need no certificate."""
+"""Maximum steps and relative gap of the fit of a fold; votes need no certificate."""
 
 TOLERANCE = 2.0
-"""Standard errors in Eq. (1) of ``neighbors.strength``."""
+"""Tolerance, in standard errors, of Eq. (1) of ``neighbors.strength``."""
 
 
 def shrunk(
@@ -45,9 +46,9 @@ def shrunk(
 ) -> EigDMLParams:
     """Replace the metric of a fit by its mixture with the Euclidean metric, Eq. (11).
 
-    ``strength`` counts points, ∞ included, and ``n`` is the number of training points
+    ``strength`` s counts points and may be ∞. ``n`` is the number of training points,
     or the total weight of the pairs. Columns that are not ``live`` get weight 0. The
-    other fields do not change and describe the game of M. The rows of the new factor
+    fields S, u and the bounds still describe the game of M. The rows of the new factor
     (d, d) are in order of descending length.
     """
     if strength == 0:
@@ -68,15 +69,15 @@ def choose_strength(
     data : Labeled
         Unweighted points.
     pairs : callable
-        Takes a part of the data and returns its pairs.
+        Function that takes a subset of the data and returns its pairs.
     ridge : float, default=0
         See ``fit``.
 
     Returns
     -------
     Chosen
-        The choice is s = ∞ if some fold cannot be fitted. Reasons are: no close pair,
-        equal points in different classes, or a singular H.
+        The choice is s = ∞ if a fold cannot be fitted. This is the case without a close
+        pair, with equal points in different classes, or with a singular H.
 
     Examples
     --------

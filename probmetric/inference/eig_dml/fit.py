@@ -13,19 +13,19 @@ game:
     M  = R⁻ᵀ S R⁻¹,  ⟨H, M⟩ = κ          (the constraint is tight)               (4)
 
 *Any* feasible S and u therefore certify  min_τ a_τ ≤ f* ≤ κ λ_max(G(u)).         (5)
-A fit stores both bounds, recomputed from the final S and u, and stops by their gap.
-There are two solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of 1%, and
-``pdhg`` for a gap of 1e-6 and below. Both need O((n_F + d) d) memory.
+A fit stores both bounds, recomputed from the final S and u, and stops if they are
+close. There are two solvers: ``frank_wolfe`` (the paper's, corrected) for a gap of 1%,
+and ``pdhg`` for a gap of 1e-6 and below. Both solvers need O((n_F + d) d) memory.
 
-Errata of seed 003: P12 (a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ, and a first
-step of 1/t discards the start: all iterates of the notes have trace 1); P13 (the notes
-use S as if it were M: (4) is missing); P14 (eigenvector, not eigenvalue); P16 (the
-constraint on M is exactly ⟨H, M⟩ = κ); P17 (a far pair at distance zero makes f* = 0; a
-singular H needs δ relative to its trace).
+Errata of seed 003. P12: a vertex of {S ⪰ 0, tr S = κ} is κ vvᵀ, not vvᵀ (all iterates
+of the notes have trace 1), and a first step of 1/t discards the start. P13: the notes
+use S as if it were M, because Eq. (4) is missing. P14: a step needs the eigenvector,
+not the eigenvalue. P16: the constraint on M is exactly ⟨H, M⟩ = κ. P17: a far pair at
+distance zero makes f* = 0, and a singular H needs δ relative to its trace.
 
-There is no generative model, and no NumPyro model. The loops run on the host in NumPy
-and SciPy, because they have a data-dependent stop and a changing set of active pairs,
-and JAX would compile longer than the fit takes.
+There is no generative model, and no NumPyro model. The loops run in NumPy and SciPy,
+because JAX would compile longer than the fit takes: the stop depends on the data, and
+the set of active pairs changes.
 
 References
 ----------
@@ -60,7 +60,7 @@ class EigDMLParams(NamedTuple):
     S : array of shape (d, d)
         Solution of the max-min problem, Eq. (2). Its trace is the budget κ.
     u : array of shape (n_F,)
-        Dual weights of the far pairs, Eq. (3); positive for active pairs.
+        Dual weights of the far pairs, Eq. (3). Only active pairs have positive weights.
     primal, dual, gap : float
         ``primal`` is the smallest squared distance of a far pair under M. ``dual`` is
         an upper bound on this value for every M. ``gap`` is dual - primal.
@@ -101,7 +101,7 @@ def game(
     if not len(close) or not len(far):
         raise ValueError(
             "y must contain a close pair (1) and a far pair (0) with weight above 0, "
-            f"got {len(close)} close and {len(far)} far pairs. Add the missing kind."
+            f"got {len(close)} close and {len(far)} far pairs. Add the missing pairs."
         )
     zero = ~np.any(far, 1)
     if zero.any():
@@ -149,7 +149,7 @@ def fit(
     """Fit the metric M that maximizes the smallest distance of a far pair.
 
     The sum of the squared distances of close pairs is at most the budget κ. The fit
-    includes an upper bound (``dual``) on what any M can reach.
+    includes ``dual``, an upper bound on the smallest far distance under any such M.
 
     Parameters
     ----------
@@ -163,9 +163,9 @@ def fit(
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
     max_steps : int, default=100_000
     tol : float, optional
-        The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for ``pdhg``,
-        which converges linearly, and 1e-2 for ``frank_wolfe``, whose error decreases as
-        1/√steps.
+        The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for "pdhg",
+        which converges linearly, and 1e-2 for "frank_wolfe", whose error is
+        O(1/√steps).
 
     Returns
     -------

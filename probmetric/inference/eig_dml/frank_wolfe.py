@@ -17,8 +17,8 @@ Each step computes λ_max(G(u)), hence the certificate has no extra cost. The ga
                      (Frank-Wolfe gap)          (smoothing gap)
 
 σ = ζ · primal / log n_F follows the scale of the data, unlike the d · 1e-5 of the
-notes. ζ starts at 0.1. It is halved if the Frank-Wolfe gap is below half the smoothing
-gap, that is, if smoothing limits the gap.
+notes. ζ starts at 0.1, and is halved if smoothing limits the gap: if the Frank-Wolfe
+gap is below half the smoothing gap.
 
 The top eigenvector is computed by a dense solver up to ``DENSE_LIMIT`` dimensions. With
 more dimensions, Lanczos uses the products G w = Zᵀ(u ∘ Zw) and starts from the last v.
@@ -41,7 +41,7 @@ DENSE_LIMIT = 200
 """Largest d for which factoring G is cheaper than one Lanczos run."""
 
 NO_WEIGHT = 1e-15
-"""Smallest softmin weight: the sum of smaller ones is below the rounding of G."""
+"""Smallest softmin weight; the sum of smaller weights is below the rounding of G."""
 
 
 def softmin(a: Float[np.ndarray, "f"], sigma: float) -> Float[np.ndarray, "f"]:
@@ -56,7 +56,7 @@ def top_eigenvector(
     u: Float[np.ndarray, "f"],
     start: Float[np.ndarray, "d"],
 ) -> tuple[float, Float[np.ndarray, "d"]]:
-    """Compute λ_max(G(u)) and its eigenvector v (Lanczos: Ritz value plus residual)."""
+    """Compute λ_max(G(u)) and v; Lanczos adds the residual to the Ritz value."""
     d = Z.shape[1]
     if d <= DENSE_LIMIT:
         values, vectors = np.linalg.eigh(weighted_gram(Z, u))

@@ -12,19 +12,19 @@ which lies in (0, 1]. With A(S)_τ = e_τᵀ S e_τ and its adjoint A*:
     S ← Π_spectraplex (S + s ω A*(2w⁺ - w)),    s = 0.95 / ‖A‖,                    (10)
 
 where the spectraplex projection projects the eigenvalues onto the simplex. The solver
-also averages the iterates. It restarts from the better of the average and the last
-iterate in two cases: the gap of one of them is at most 0.3 of the gap at the last
-restart, or the average covers half of the run. With restarts, convergence is linear for
-a game whose solution is sharp. Each restart replaces ω by the geometric mean of ω and
+also averages the iterates. From the better of the average and the last iterate, the
+solver restarts in two cases: its gap is at most 0.3 of the gap at the last restart, or
+the average covers half of the run. With restarts, convergence is linear for a game
+whose solution is sharp. Each restart replaces ω by the geometric mean of ω and
 ‖ΔS‖/‖Δw‖, the distances since the last restart, as in PDLP. Without this update the
 solver does not converge if the lengths of z differ by orders of magnitude.
 
-‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without that matrix. Its entries are not
-negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0 (Collatz-Wielandt), with
-Bx = A(A*(x)).
+‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without forming the matrix. Its entries
+are not negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0
+(Collatz-Wielandt), with Bx = A(A*(x)).
 
 Few far pairs are active. The solver therefore uses a working set of far pairs, at first
-the pairs with the smallest a. It adds the most violated pairs until no pair is
+the pairs with the smallest a. The solver adds the most violated pairs until no pair is
 violated. A dual point of the subset is also a dual point of all pairs, and the primal
 bound is the minimum over all far pairs. Hence Eq. (5) of ``eig_dml.fit`` certifies the
 full problem.
@@ -43,10 +43,10 @@ from probmetric.inference.eig_dml.certificate import (
 )
 
 CHECK_EVERY = 20
-"""Steps between two checks of the gap, each as expensive as a step."""
+"""Steps between two checks of the gap. A check is as expensive as a step."""
 
 RESTART = 0.3
-"""Share of the gap at the last restart at which to restart."""
+"""The solver restarts if the gap is below this share of the gap at the last restart."""
 
 
 def project_simplex(
@@ -83,7 +83,7 @@ def operator_norm(Z: Float[np.ndarray, "f d"]) -> float:
 
 
 LONGEST = 1000
-"""Fewest steps of an average that covers half the run before it is restarted."""
+"""Minimum length of an average for the restart at half of the run."""
 
 
 class _State(NamedTuple):

@@ -7,31 +7,32 @@ candidates are
     m₀ = mean of all points,  Ψ₀ = (ν₀ - D - 1) ((1 - a) S_W + a T),
     a = s/(s + n - C).                                                            (1)
 
-The class covariances vary about a common covariance, and ν₀ - D - 1 is their
-similarity, in points. The common covariance has the prior mean T, which counts as s
-points. κ₀ is the similarity of the class means. At s = ∞ no covariance is learned. At
-κ₀ = 100 the means hardly change, and predictions are the class shares.
+ν₀ - D - 1 is the strength of the prior of a class covariance, in points. The larger it
+is, the closer the class covariances are to a common covariance. The common covariance
+has the prior mean T, which counts as s points. κ₀ is the strength of the prior of a
+class mean, in points. At s = ∞ no covariance is learned. At κ₀ = 100 the class means
+hardly differ from m₀, and predictions are the class shares.
 
 The choice minimizes, over (s, ν₀, κ₀), the mean of -log P(y_i | x_i, other folds),
 where P is the exact predictive probability of ``gaussian_classes.predict``. Every
-quantity in Eq. (1) is computed from the training points of the fold. (The prior of
-highest evidence, ``gaussian_classes.prior``, uses S_W twice, and its a is too small
-when n is near D.)
+quantity in Eq. (1) is computed from the training points of the fold. The prior of
+highest evidence (``gaussian_classes.prior``) uses S_W twice, and therefore chooses too
+small an a if n is near D.
 
-Folds are stratified. Their number is at most the size of the smallest class with two
-points or more, because a held-out part without a class would reveal its labels. With
-more than 1000 points, a stratified subset of 1000 points is predicted. The only point
-of a class is never predicted. See Benchmarks: few labels.
+Folds are stratified. Their number is at most the size of the smallest class with at
+least two points, because a held-out part without a class would reveal its labels. With
+more than 1000 points, a stratified subset of 1000 points is predicted. A class with one
+point is never predicted. See Benchmarks: few labels.
 
-One decomposition is sufficient for all κ₀ and ν₀. With A = Ψ₀ + S_c, g = x̄_c - m₀, r =
-κ₀n_c/κ and t = κ₀/κ the posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. With W
-and G the vectors x - x̄_c and g whitened by A, and u = W + t G,
+One decomposition is sufficient for all κ₀ and ν₀. Let A = Ψ₀ + S_c, g = x̄_c - m₀, r =
+κ₀n_c/κ and t = κ₀/κ. The posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. Let A
+whiten x - x̄_c to W and g to G, and let u = W + t G. Then
 
     log|Ψ| = log|A| + log(1 + r G²),
     (x - m)ᵀΨ⁻¹(x - m) = u² - r (uᵀG)²/(1 + r G²).                                (2)
 
 With Ψ₀ = e Ψ₁, e = ν₀ - D - 1 and Ψ₁ = RRᵀ, let R⁻¹S_cR⁻ᵀ = V diag(l) Vᵀ, of rank at
-most n_c - 1. For z = R⁻¹(x - x̄_c), and the products of W and G alike,
+most n_c - 1. For z = R⁻¹(x - x̄_c), and in the same way for WᵀG and G²,
 
     W² = z²/e + Σ_i (v_iᵀz)² (1/(e + l_i) - 1/e),
     log|A| = log|Ψ₁| + D log e + Σ_i log(1 + l_i/e).                              (3)
@@ -63,12 +64,12 @@ KAPPA = (100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)
 """Grid of κ₀."""
 
 N_FITS = 15
-"""Number of fits in folds, over all repeats; a third of it with many points."""
+"""Number of fits in folds over all repeats; with many points, a third of it."""
 
 MOST_FOLDS = 5
 
 TOGETHER = 2**18
-"""Numbers computed at once, approximately: many small arrays are slower than large."""
+"""Approximate number of values computed at once, because small arrays are slow."""
 
 
 class Strengths(NamedTuple):
@@ -97,8 +98,7 @@ def choose_prior(
     """Choose the NIW prior, Eq. (1), of smallest held-out loss (unweighted points).
 
     The prior is computed from all points. It is NaN if every class has only equal
-    points. For equal losses the strongest prior is chosen: first by s, then by ν₀, then
-    by κ₀.
+    points. For equal losses the prior with the largest s, then ν₀, then κ₀ is chosen.
     """
     X, codes = np.asarray(data.X, float), np.asarray(data.y)
     shape, voters = (len(EXCESS), len(KAPPA)), some_voters(X, codes)
@@ -151,7 +151,7 @@ def _least_loss(
 def folds_of(
     X: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"]
 ) -> Iterator[Fold]:
-    """Make stratified folds; see the module for their largest number."""
+    """Make stratified folds; the module docstring limits their number."""
     members = np.bincount(codes)
     n_folds = int(min(MOST_FOLDS, *members[members > 1], len(X)))
     n_fits = N_FITS if len(X) < ONCE else MOST_FOLDS
@@ -184,7 +184,7 @@ def prior_of(
     covariance: Covariance = "full",
     alpha: float | int = 1.0,
 ) -> NIWPrior:
-    """Compute the NIW prior, Eq. (1); s may be ∞. "diagonal" has D = 1 in ν₀."""
+    """Compute the NIW prior, Eq. (1); s may be ∞. "diagonal" uses D = 1 in ν₀."""
     s, excess, kappa = strengths
     n, d = np.sum(stats.n), stats.mean.shape[1]
     free = max(n - np.sum(stats.n > 0), 0.0)
@@ -237,7 +237,7 @@ def _log_joints(
 
 
 class _Problem(NamedTuple):
-    """Ψ₀, the classes, queries and class means less centers; t and r of Eq. (2)."""
+    """Ψ₀, class statistics, ``delta`` x - x̄_c, ``gap`` g, and t and r of Eq. (2)."""
 
     Psi: Float[np.ndarray, "d d"]
     stats: ClassStatistics
@@ -249,7 +249,7 @@ class _Problem(NamedTuple):
 type _Excess = Float[np.ndarray, "e 1 1"]
 type _Both = tuple[Float[np.ndarray, "e k c"], Float[np.ndarray, "e k c m *d"]]
 type _Forms = Callable[[_Excess], _Both]
-"""Computes log|Ψ|, and the squares of each query, for some values of ν₀ - D - 1."""
+"""Computes log|Ψ| and (x - m)ᵀΨ⁻¹(x - m) for some values of ν₀ - D - 1."""
 
 
 def _full(problem: _Problem) -> _Forms:

@@ -5,12 +5,12 @@ Data augmentation starts at the mode of ``gaussian_classes.missing`` and alterna
     x_m | x_o, θ:   x = x̃ + ΣJ(x - x̃)_o,   x̃ ~ N(μ, Σ),                            (1)
     θ | X:          an exact draw from the NIW posterior of the completed rows,    (2)
 
-where J is the inverse of Σ_oo and zero elsewhere. Step (1) does not change x_o, and x -
-μ - ΣJ(x - μ)_o has the covariance Σ - ΣJΣ of x_m given x_o. Given the observed entries,
-the posterior is the mean of the NIW posteriors over completions. The predictive density
-of a class is the mean of the Student-t densities of these posteriors. ``complete``
-returns S of these posteriors, ``THIN`` sweeps apart. They are a Markov chain, and their
-mean is exact as S and the number of sweeps grow.
+where J is the inverse of Σ_oo and zero elsewhere. Step (1) does not change x_o. The
+vector x - μ - ΣJ(x - μ)_o has the covariance Σ - ΣJΣ of x_m given x_o. Given the
+observed entries, the posterior is the mean of the NIW posteriors over completions. The
+predictive density of a class is the mean of the Student-t densities of these
+posteriors. ``complete`` returns S NIW posteriors, ``THIN`` sweeps apart. The mean of
+this Markov chain converges to the posterior as S grows.
 
 References
 ----------

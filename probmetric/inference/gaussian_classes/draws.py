@@ -77,11 +77,11 @@ def sample(
 ) -> xr.DataTree:
     """Draw the parameters of the classes ``n_draws * n_chains`` times, in one chain.
 
-    ``posterior`` is in scaled units; ``data``, ``base`` and the draws in input units.
-    ``metrics`` uses the rule and γ of ``base``. Zero columns of the frame of ``base``
-    mark constant features. At γ = ∞, ``base`` is the metric of every draw.
-    ``log_prior``, ``predictive`` and ``prior_draws`` need prior and covariance in
-    ``arguments``.
+    ``posterior`` is in scaled units. ``data``, ``base`` and the draws are in input
+    units. ``metrics`` uses the rule and γ of ``base``, the fitted local metric. Zero
+    columns of the frame of ``base`` mark constant features. At γ = ∞, ``base`` is the
+    metric of every draw. ``log_prior``, ``predictive`` and ``prior_draws`` require
+    ``arguments`` to contain the prior and the covariance.
     """
     seed, total = seed_and_total(**run)
     with jax.enable_x64(True):
@@ -171,7 +171,7 @@ class _Model:
     def new_points(
         self, params: GaussianClassesParams, seed: int | list[int]
     ) -> dict[str, np.ndarray]:
-        """Draw points in the observed classes; NaN where entries are missing."""
+        """Draw points in the observed classes; an entry missing in the data is NaN."""
         shown = np.asarray(self.shown.X)
         shape = len(params.weights), *shown.shape
         noise = np.random.default_rng(seed).normal(size=shape)

@@ -4,12 +4,12 @@
 combines them with the posterior of ``gaussian_classes.posterior``:
 
 * ``student_metric`` uses the Student-t predictive densities, E_θ p_c(x | θ). As
-  E ∇∇p = ∇∇ E p, this averages the Hessians exactly. B is cubic in the densities, hence
-  E B ≠ B(E p). This plug-in is the inexpensive default.                           (1)
+  E ∇∇p = ∇∇ E p, this averages the Hessians exactly. B is cubic in the densities, so
+  E B ≠ B(E p), and this inexpensive default is a plug-in estimate.               (1)
 * ``drawn_metrics`` computes the metric of each posterior draw of the densities, in
   coordinates that the draw whitens. Votes and intervals of a local distance average
-  over these metrics. As |A| = 1, the whitening sets the scale of a distance. With the
-  whitening of (1) for all draws, intervals would be too narrow.                   (2)
+  over these metrics. As |A| = 1, the whitening sets the scale of a distance. If all
+  draws used the whitening of (1), intervals would be too narrow.                 (2)
 
 The error rate of a nearest neighbor at distance r under A, |A| = 1, is (1 - s) +
 r²/(2D) tr(A⁻¹B) + O(r⁴), with B = Σ_i ρ_i(s - ρ_i) H̄_i. With n points of density p(x)
@@ -17,27 +17,27 @@ the expected squared distance r² of the nearest is
 
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (3)
 
-for every A (maths 2.1; the expectation belongs inside the integral, Eq. (6) of the
-paper: erratum G2). With more than two classes only the error is unbiased, not each
-class probability.
+for every A. The expectation belongs inside the integral in Eq. (6) of the paper
+(erratum G2). With more than two classes, the local metric removes the bias of the error
+rate, but not the bias of each class probability.
 
 ``choose_by_folds`` chooses the share γ of the base metric. Ranking by
 
     γI + D·A/tr A                                                                 (4)
 
-needs the base distance and the distance under A once for all γ. The densities are
-fitted without the predicted points; otherwise the choice would prefer small γ, which
+needs the base distance and the distance under A only once for all γ. The densities are
+fitted without the predicted points. Otherwise the choice would prefer a small γ, which
 predicts badly with 20 to 40 points. The candidates are, from no learning to most
 learning,
 
     the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (5)
 
-and it chooses the first candidate whose soft votes (``neighbors.strength``) have a loss
-at most two standard errors above the best.
+``choose_by_folds`` chooses the first candidate whose soft votes
+(``neighbors.strength``) have a loss at most two standard errors above the best.
 
 References
 ----------
-Noh, Zhang and Lee, NIPS 2010; maths 2.1, 2.3, 2.5, 2.7.
+Noh, Zhang and Lee, "Generative Local Metric Learning", NIPS 2010 (seed 004).
 """
 
 from collections.abc import Callable
@@ -86,9 +86,8 @@ def student_metric(
 ) -> LocalMahalanobis:
     """Compute the local metric of the Student-t predictive densities, Eq. (1).
 
-    With a diagonal covariance the predictive density is not a Student-t in D
-    dimensions. The normal density at the posterior mean (which needs ν > 2) is used
-    instead.
+    With a diagonal covariance, the predictive density is not a Student-t density. The
+    normal density at the posterior mean is used instead, which requires ν > 2.
     """
     return _student(post, gamma, rule=rule)
 
@@ -109,7 +108,7 @@ type Whitened = tuple[ClassDensities, Float[Array, "..."], Float[Array, "..."]]
 
 @jax.jit
 def _whitened(params: GaussianClassesParams) -> Whitened:
-    """Whiten the densities of each draw by that draw, draws first."""
+    """Whiten the densities of each draw by the same draw; draws are the first axis."""
 
     def whiten(draw: GaussianClassesParams) -> Whitened:
         metric = local_metric(to_densities(draw))
@@ -188,7 +187,7 @@ def error_expansion(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Expand the error rate of a nearest neighbor in its squared distance r².
 
-    Returns the limit for r = 0, and the coefficient of r².
+    Returns the error rate at r = 0 and the coefficient of r².
 
     Parameters
     ----------
@@ -196,8 +195,7 @@ def error_expansion(
         The true densities, in the coordinates of x.
     x : array of shape (d,)
     A : array of shape (d, d)
-        Matrix of the metric. It is scaled to determinant 1, and r is the distance under
-        the scaled matrix.
+        Matrix of the metric. r is the distance under A scaled to determinant 1.
 
     Examples
     --------
@@ -259,9 +257,9 @@ def choose_by_folds(
 ) -> tuple[str | float, Float[np.ndarray, "g"]]:
     """Choose the Euclidean metric or the weight γ, Eq. (5), by cross-validation.
 
-    X are scaled points. ``learn`` makes a metric of the training rows, or returns None
-    if it cannot be fitted. The γ of this metric is not used. The result is an entry of
-    ``LADDER``, and the mean held-out log scores.
+    X are scaled points. ``learn`` returns the local metric of the training rows, or
+    None if the metric cannot be fitted. The γ of this metric is not used. The result is
+    an entry of ``LADDER``, and the mean held-out log score of every entry.
     """
     parts = list(folds_of(X, codes))
     losses = np.zeros((len(LADDER), len(BANDWIDTHS), len(X)))
@@ -302,7 +300,7 @@ def with_euclids_distance(metric: LocalMahalanobis) -> LocalMahalanobis:
 def _local_distances(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"], rows: Int[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m n"]:
-    """Compute distances under D·A/tr A in the shapes of the search (NaN to itself)."""
+    """Compute squared distances of ``rows`` to X under D·A/tr A (NaN to itself)."""
     (n, d), (n_tiles, side) = X.shape, bucket(len(X), TILE)
     Q, index = (in_tiles(a, (1, side))[0] for a in (X[rows], rows))
     shared = ready_alone(metric, Q)

@@ -22,7 +22,7 @@ expected statistics,
 hence (1) plus the log prior cannot decrease, and is stationary if (4) returns θ.
 
 ``gaussian_classes.completions`` computes the posterior. The NIW posterior of the
-expected statistics (3) would be too narrow, as if the missing entries had been
+expected statistics (3) would be too narrow, because it treats missing entries as
 observed. Use the expected statistics only for the mode and the choice of the prior.
 
 References
@@ -62,7 +62,7 @@ from probmetric.typing import Array, Scalar
 
 
 def fill_with_means(data: Labeled, n_classes: int) -> Labeled:
-    """Replace missing entries by the class mean, else by the feature mean."""
+    """Replace missing entries by the mean in the class, or else in all rows."""
     X, y = np.asarray(data.X), np.asarray(data.y)
     observed = ~np.isnan(X)
     values = np.where(observed, X, 0.0)
@@ -136,7 +136,7 @@ def _step(
 
 COVARIANCES: tuple[Covariance, ...] = ("full", "tied", "diagonal")
 STEPS = {kind: partial(_step, covariance=kind) for kind in COVARIANCES}
-"""EM's steps, Eqs. (3) and (4): one object each, which ``run_em`` compiles once."""
+"""EM step, Eqs. (3)-(4), of each covariance; ``run_em`` compiles each object once."""
 
 
 @numpy_in_numpy_out
@@ -151,9 +151,9 @@ def fit_missing(
 ) -> Fit:
     """Find a posterior mode in (weights, μ, Σ) given the observed entries, by EM.
 
-    Every class needs α + n > 1. A row with only missing entries counts for the class
-    weights. The objective is ``log_joint``. The mode is a local optimum: with missing
-    entries there may be several.
+    Every class needs α + n > 1. A row with only missing entries affects only the class
+    weights. The objective is ``log_joint``. The mode is a local optimum, because there
+    may be several modes if entries are missing.
     """
     filled = statistics(fill_with_means(data, n_classes), n_classes)
     start = mode(posterior(filled, prior, covariance=covariance))

@@ -1,8 +1,8 @@
 """Closed forms of Gaussian classes: posterior, evidence, predictive, exact draws.
 
 The prior is NIW(m₀, κ₀, ν₀, Ψ₀) per class and Dirichlet(α) for the weights
-(``models``). A class with n points (a sum of data weights), mean x̄ and scatter S has
-the posterior NIW(m, κ, ν, Ψ),
+(``models.gaussian_classes``). A class with n points (a sum of data weights), mean x̄
+and scatter S has the posterior NIW(m, κ, ν, Ψ),
 
     κ = κ₀ + n,  ν = ν₀ + n,  m = (κ₀m₀ + n x̄)/κ,
     Ψ = Ψ₀ + S + (κ₀n/κ)(x̄ - m₀)(x̄ - m₀)ᵀ,                                        (1)
@@ -17,15 +17,15 @@ and, with df = ν - D + 1,
 
 With a "tied" covariance all classes share Ψ = Ψ₀ + Σ_c(...) and ν = ν₀ + Σ n_c. With a
 "diagonal" covariance Eqs. (1)-(4) apply to every feature with D = 1, and the predictive
-density is a product of Student-t densities. The class weights have the posterior
-Dirichlet(α + n_c), and the Dirichlet-multinomial is their evidence. The mode in
-(weights, μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
+density is a product of Student-t densities. The posterior of the class weights is
+Dirichlet(α + n_c), and their evidence is Dirichlet-multinomial. The mode in (weights,
+μ, Σ), which ``fit`` returns, has Σ = Ψ/(ν + D + 2) (tied: Ψ/(ν + D + 1 + C)).
 
 All results depend on the data only through (n, x̄, S) of each class.
 
 References
 ----------
-maths 2.7; Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
+Gelman et al., "Bayesian Data Analysis", 3rd ed., §3.6.
 """
 
 import math
@@ -62,10 +62,11 @@ class ClassStatistics(NamedTuple):
 class ClassPosterior(NamedTuple):
     """Posterior: alpha (c,), mean (c, d), kappa (c,), nu (q,), Psi (q, d, d).
 
-    The parameters are those of the NIW posterior, Eq. (1), and of the Dirichlet. q is
-    c, or 1 if the covariance is tied. Psi has the shape (c, d) if the covariance is
-    diagonal. With missing entries every array has a leading axis of completions, and
-    the posterior is the average over completions (``gaussian_classes.completions``).
+    The fields are parameters of the NIW posterior, Eq. (1), and of the Dirichlet
+    posterior. q is c, or 1 if the covariance is tied. Psi has the shape (c, d) if the
+    covariance is diagonal. With missing entries every array has a leading axis of
+    completions, and the posterior is the average over completions
+    (``gaussian_classes.completions``).
     """
 
     alpha: Float[Array, "*s c"]
@@ -81,7 +82,7 @@ def is_diagonal(post: ClassPosterior) -> bool:
 
 
 def is_mean(post: ClassPosterior) -> bool:
-    """Check whether a posterior is the average over completions."""
+    """Check whether a posterior averages over completions of missing entries."""
     return post.mean.ndim == 3
 
 
@@ -90,8 +91,8 @@ def is_mean(post: ClassPosterior) -> bool:
 def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
     """Compute the count, mean and scatter of every class; all zero for an empty class.
 
-    The cost is O(n d²). Rows are read class by class in tiles, and only one tile is
-    copied at a time.
+    The cost is O(n d²). Rows are read class by class in tiles, and one tile is copied
+    at a time.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def statistics(data: Labeled, n_classes: int) -> ClassStatistics:
     places = jnp.arange(tile)
 
     def of(t: Array) -> tuple[Array, Array]:
-        """Select the rows of a tile and their weights, 0 beyond the class."""
+        """Select the rows of a tile and their weights (0 outside the class)."""
         place = first[t] + places
         row = order[jnp.minimum(place, rows - 1)]
         return X[row], jnp.where(place < last[t], w[row], 0.0)
@@ -373,10 +374,10 @@ def mode(post: ClassPosterior) -> GaussianClassesParams:
 def plug_in(
     stats: ClassStatistics, *, shrinkage: Float[Array, ""] | float | int = 0.0
 ) -> GaussianClassesParams:
-    """Compute maximum likelihood with the shrunk Σ = (1 - a)Σ̂ + a tr(Σ̂)/D · I.
+    """Compute maximum likelihood, with Σ̂ shrunk to (1 - a)Σ̂ + a tr(Σ̂)/D · I.
 
-    Unlike the paper's Σ̂ + αI, this does not depend on the scale of X. With a = 0 and n
-    ≤ D the Cholesky factor is NaN.
+    ``shrinkage`` is a. Unlike α in the paper's Σ̂ + αI, it does not depend on the scale
+    of X. With a = 0 and n ≤ D the Cholesky factor is NaN.
     """
     d = stats.mean.shape[1]
     S = stats.scatter / stats.n[:, None, None]

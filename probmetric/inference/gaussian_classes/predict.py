@@ -43,8 +43,7 @@ from probmetric.typing import Array
 def predictive(post: ClassPosterior) -> ClassDensities:
     """Compute the Student-t predictive densities of the classes.
 
-    If ``post`` averages over completions, each density is a mixture with one component
-    per completion.
+    If ``post`` averages over completions, each density is a mixture over completions.
 
     Raises
     ------
@@ -101,8 +100,8 @@ def predict_log_proba(
 ) -> Float[Array, "n c"]:
     """Compute log P(class | x, data) with all parameters integrated out.
 
-    With ``missing``, NaN entries are integrated out exactly, at a cost of n c d³.
-    Otherwise rows with NaN get NaN.
+    With ``missing=True``, NaN entries are integrated out exactly, at a cost of n c d³.
+    Otherwise the result is NaN for rows with NaN.
     """
     return _predict(post, jnp.asarray(X), missing)
 

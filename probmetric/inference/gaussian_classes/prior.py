@@ -6,8 +6,8 @@ With S_W the pooled within-class covariance,
 
 Hence E Σ_c is the shrunk S_W. κ₀, ν₀ - D - 1 and a > 0 maximize the evidence, Eq. (3)
 of ``gaussian_classes.posterior``. With a "diagonal" covariance the result is the prior
-of one feature, with D = 1 in ν₀. The prior is empirical Bayes: the data are used twice,
-for three numbers and a pooled matrix.
+of one feature, and D = 1 in ν₀. This is empirical Bayes: three numbers and a pooled
+matrix of the prior are computed from the same data.
 """
 
 from functools import partial
@@ -32,13 +32,13 @@ from probmetric.precision import host_or_program, numpy_in_numpy_out
 from probmetric.typing import Array
 
 EXCESS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-"""Grid of ν₀ - D - 1, the similarity of the class covariances in points."""
+"""Grid of ν₀ - D - 1, the strength of the prior of class covariances, in points."""
 
 KAPPA = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Grid of κ₀: class means are within about 1/√κ₀ of the grand mean."""
 
 SHRINKAGE = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
-"""Grid of a in Eq. (1), above 0: S_W is singular for fewer than D points."""
+"""Grid of a in Eq. (1), above 0 because S_W is singular for fewer than D points."""
 
 
 @numpy_in_numpy_out

@@ -3,17 +3,16 @@
 Pairs share sites, so the sites are the sampling units. A refit gives site i the weight
 u_i and pair (i, j) the product w u_i u_j. The prior and the knots do not change.
 
-Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017): u = n·Dirichlet(1, …,
-1). Jackknife: u is 0 for the sites of one group and 1 for the others; variance and
-limits are computed by ``posterior.jackknife``, with g_k = s_f(x) at each x.
+In the Bayesian bootstrap (Rubin 1981; on sites Woolley and others 2017), u =
+n·Dirichlet(1, …, 1). In the jackknife, u is 0 for the sites of one group and 1 for the
+other sites. ``posterior.jackknife`` computes variance and limits of each curve s_f(x).
 
-If no site is in two pairs, pairs are the sampling units. Both sites of a pair are then
-left out together. The weight of a pair is one entry of N·Dirichlet(1, …, 1), and each
-of its sites has the square root. With separate sites, each pair would be left out
-twice, which doubles the variance.
+If no site is in two pairs, pairs are the sampling units. The two sites of a pair are
+then left out together. The weight of a pair is one entry of N·Dirichlet(1, …, 1), and
+each of its sites has the square root of this weight. If sites were left out one by one,
+each pair would be left out twice, which doubles the variance.
 
-A refit is a convex problem. It starts at the fit and takes about five Newton steps of
-O(N q²).
+A refit is a convex problem. From the fit, it takes about five Newton steps of O(N q²).
 """
 
 from collections.abc import Iterable
@@ -51,7 +50,7 @@ def refits(
     *,
     learning_rate: float = 1.0,
 ) -> GDMParams:
-    """Refit under weights u ≥ 0 on sites; RuntimeError if one does not converge."""
+    """Refit under weights u ≥ 0 on sites; RuntimeError if a refit does not converge."""
     rows = rows_of(pairs._replace(X=np.asarray(pairs.X, float)), params)
     precision, start = precisions(prior), to_beta(params)
     i, j = np.asarray(pairs.i), np.asarray(pairs.j)

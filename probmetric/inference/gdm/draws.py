@@ -1,8 +1,8 @@
 """Draws of the generalized dissimilarity model, and metrics of draws.
 
 ``nuts``, ``laplace``
-    Draws from the posterior (Eq. 1 of ``gdm.target``). The units of a pair, and the
-    pairs, are assumed independent.
+    Draws from the posterior (Eq. 1 of ``gdm.target``), which assumes that pairs, and
+    the units of a pair, are independent.
 ``bootstrap``
     Refits under weights on sites (``gdm.bootstrap``), or on pairs if no site is in two
     pairs.
@@ -64,7 +64,7 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown. See also the sampler.
+        If ``method`` is unknown, or its settings are invalid.
 
     Warns
     -----

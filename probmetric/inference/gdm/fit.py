@@ -205,8 +205,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the pairs have no y, the prior is flat, the prior has another number of
-        covariates than the pairs, or the knots do not ascend.
+        If the pairs have no y, the prior is flat, the prior and the pairs have
+        different numbers of covariates, or the knots do not ascend.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def gap(
 ) -> float:
     """Compute the gap in nats, an upper bound on the distance to the maximum, Eq. (1).
 
-    The arguments are those of ``fit``, and its parameters.
+    ``params`` is the result of a fit. The other arguments are the arguments of ``fit``.
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
     rows = rows_of(pairs, in_float64(prior), learning_rate)
@@ -265,9 +265,9 @@ def gap(
 def deviance_explained(params: GDMParams, pairs: Pairs) -> float:
     """Compute the share of the deviance that a fit explains, at most 1.
 
-    The null model has the same P for all pairs, as in R's gdm, which reports percent.
-    Deviances are binomial, with data weights and without the prior. If all pairs have
-    the same share of shared units, the result is 0.
+    The null model has the same P for all pairs. (R's gdm reports this share in
+    percent.) Deviances are binomial, with data weights and without the prior. If all
+    pairs have the same share of shared units, the result is 0.
     """
     pairs = pairs._replace(X=np.asarray(pairs.X, float))
     rows = rows_of(pairs, params)

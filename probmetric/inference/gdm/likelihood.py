@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 def rows_of(
     pairs: Pairs, model: GDMParams | GDMPrior, learning_rate: float = 1.0
 ) -> Rows:
-    """Compute the rows of observed pairs, in NumPy; without trials, pairs are units."""
+    """Compute the rows of observed pairs; a pair without trials is one unit."""
     if pairs.y is None:
         raise ValueError("pairs.y must be the number of shared units, got None.")
     pairs = checked_rows(pairs)
@@ -98,7 +98,7 @@ def log_prior(b: Scalar, theta: Array, prior: GDMPrior) -> Arrays:
 
 
 def log_likelihood(b: Scalar, theta: Array, rows: Rows) -> Array:
-    """Compute the log likelihood, the first sum of Eq. (1), with coefficients."""
+    """Compute the log likelihood in Eq. (1), including the log coefficients."""
     t = rows.Z @ jnp.concatenate([jnp.reshape(b, 1), jnp.ravel(theta)])
     return rows.ways + jnp.sum(rows.other * log1mexp(t) - rows.shared * t)
 

@@ -11,10 +11,10 @@ f,
     ∂F/∂u = β g + 1,      -∂²F/∂u² = diag(β) H diag(β) - diag(β g).                (2)
 
 At a stationary point of F, βg = -1, and minus its Hessian is diag(β) H diag(β) + I,
-which is positive definite. So every stationary point is a maximum: there is exactly
-one, in the interior. ``start`` computes this maximum by Newton steps with the matrix
-diag(β) H diag(β) + I. The Gaussian with the inverse of this matrix as covariance is
-Laplace's approximation. It also whitens the coordinates of NUTS.
+which is positive definite. So every stationary point is a maximum, and there is exactly
+one maximum. ``start`` computes this maximum by Newton steps with the matrix diag(β) H
+diag(β) + I. The Gaussian with the inverse of this matrix as covariance is Laplace's
+approximation. This Gaussian also whitens the coordinates of NUTS.
 """
 
 import jax.numpy as jnp

@@ -3,8 +3,8 @@
 Symbols. A pair (x, x'), δ = x - x', label y (1 = coincide), weight w; W (p, d), g = Wδ,
 D = ‖g‖²; noise σ², ρ = log σ², scale κ² (1 when common), τ² = κ² + 2σ², s = σ²/τ²;
 b = (p/2) log(1 + 2σ²/κ²), t = b + D/(2τ²) = -log P(y=1); odds ν = P1/P0; learning rate
-η; n₁ and T₁ = Σ w δδᵀ of the y = 1 pairs; prior W ~ N(W₀, c²/λ). Identified are
-M = WᵀW/τ² and b.
+η; n₁ and T₁ = Σ w δδᵀ of the y = 1 pairs; prior W ~ N(W₀, c²/λ). M = WᵀW/τ² and b are
+identified.
 
 In reading order:
 

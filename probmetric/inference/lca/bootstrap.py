@@ -1,10 +1,10 @@
 """The weighted-likelihood bootstrap of LCA: refits under random weights on points.
 
-In each draw, point i has the weight u_i, with u = n·Dirichlet(1, …, 1), and pair (i, j)
+In each draw, u = n·Dirichlet(1, …, 1), point i has the weight u_i, and pair (i, j) has
 the *product* w u_i u_j. The refit uses L-BFGS and starts at the fit to the data. To
-first order the covariance of the draws is H⁻¹JH⁻¹, with J the variance of a U-statistic
-of order two, because pairs share points. With the mean of both weights instead of the
-product, intervals would be half as wide.
+first order the covariance of the draws is H⁻¹JH⁻¹. J is the variance of a U-statistic
+of order two, because pairs share points. With the weight w (u_i + u_j)/2, intervals
+would be half as wide.
 
 Each refit uses coordinates in which the curvature is near the identity. With T₁ = Σ w
 δδᵀ over the weighted y = 1 pairs and η the learning rate, the Hessian of W is I_p ⊗
@@ -115,7 +115,7 @@ def fit_near(
     tol: Scalar,
     max_steps: int,
 ) -> Fit:
-    """Fit from {W, log_b}, whitened by the curvature there, to ``tol``; traceable."""
+    """Fit to ``tol`` from {W, log_b}, whitened by the curvature at this start."""
     p, d = start["W"].shape
     values, vectors, by_log_b = _curvature(stats, prior, rate, start)
 
@@ -160,17 +160,17 @@ class Bootstrap:
     Parameters
     ----------
     block_size : int, default=50
-        Number of draws per compiled call and per checkpoint file.
+        Number of draws computed in one compiled call and stored in one checkpoint file.
     max_steps : int, default=500
         Maximum number of L-BFGS steps of a refit.
     tol : float, default=1e-6
-        A refit stops if its estimated distance from the maximum, relative to the log
+        A refit stops if its estimated distance from the maximum, divided by the log
         density, is below ``tol``.
     checkpoint : path, optional
-        Folder for the finished blocks, one file each.
+        Folder in which each finished block is stored as a file.
     resume : bool, default=False
-        Continue from the blocks in ``checkpoint``. The draws equal the draws of an
-        uninterrupted run.
+        Continue from the blocks in ``checkpoint``. The draws are the same as without
+        interruption.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 With κ = 1, τ² = 1 + 2σ² = e^{2b/p} and θ = (vec W row by row, log b), the exponent
 t = b + D/(2τ²) of Eq. (1) of ``lca.likelihood`` has, with r_b = b/p,
-∇t = (g δᵀ/τ², r_b(p - D/τ²)) (maths A7, with r_b for s as the coordinate is log b):
+∇t = (g δᵀ/τ², r_b(p - D/τ²)):
 
     ∇ℓ  = -Σ w r ∇t,                      r = 1 (y=1), -ν (y=0),                  (1)
     ∇²ℓ = -Σ w (h ∇t∇tᵀ + r ∇²t),         h = 0 (y=1), ν(1+ν) (y=0),              (2)
@@ -10,11 +10,11 @@ t = b + D/(2τ²) of Eq. (1) of ``lca.likelihood`` has, with r_b = b/p,
 with ∇²t = I_p ⊗ δδᵀ/τ², -2r_b g δᵀ/τ² and r_b(p - D/τ²) + 2r_b²D/τ² for the blocks
 (W, W), (W, log b) and (log b, log b). Pooled pairs enter through T₁ and n₁.
 
-Certificate (maths A6). With a common κ the log likelihood is concave in (b, M). Let
-Γ = -½ Σ w r δδᵀ. A stationary W has ΓWᵀ = 0, and it is the global optimum over all
-ranks if and only if Γ ⪯ 0.
+Certificate. With a common κ the log likelihood is concave in (b, M). Let Γ = -½ Σ w r
+δδᵀ. A stationary W has ΓWᵀ = 0. This W is the global optimum over all ranks if and only
+if Γ ⪯ 0.
 
-All functions require a common κ. They use NumPy and are called once per fit, at a mode.
+All functions require a common κ, use NumPy, and are called once per fit, at a mode.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from probmetric.typing import Array
 
 
 class Certificate(NamedTuple):
-    """Certificate of a global optimum: both entries are 0 at it, up to rounding.
+    """Certificate of a global optimum; there, both entries are 0 up to rounding.
 
     ``largest`` is the largest eigenvalue of Γ and ``stationarity`` the largest entry
     of ΓWᵀ, both relative to the spectral norm of ½ Σ w δδᵀ.
@@ -78,7 +78,7 @@ def rows(params: LCAParams, data: Statistics | Pairs) -> Rows:
     g = delta @ W.T
     D = np.sum(g**2, -1)
     t = p * rb + D / (2 * eta)
-    # ν and ν(1 + ν), accurate for large and small t (maths A4).
+    # ν and ν(1 + ν), accurate for large and small t.
     decay, gap = np.exp(-t), -np.expm1(-t)
     return Rows(W, delta, g, D, t, decay / gap, decay / gap**2, eta, rb)
 
@@ -134,10 +134,11 @@ def precision(
 def certificate(params: LCAParams, stats: Statistics) -> Certificate:
     """Compute the certificate that a maximum-likelihood fit is a global maximum.
 
-    It applies if the linear map W has p = d rows. The fit is global if both entries are
-    zero up to the error of the fit: about the square root of its relative gap. With p <
-    d a positive ``largest`` only means that a higher rank has a larger likelihood. With
-    a prior on W there is no certificate, because the objective is not concave.
+    The certificate applies if the linear map W has p = d rows. The fit is global if
+    ``largest`` and ``stationarity`` are zero up to about the square root of the
+    relative gap of the fit. With p < d, a positive ``largest`` only means that a higher
+    rank has a larger likelihood. With a prior on W, there is no certificate, because
+    the objective is not concave.
 
     Parameters
     ----------
@@ -181,9 +182,9 @@ def generalized_rate(
 
         η_G = tr(H⁻¹ I) / tr(H⁻¹ J).
 
-    The estimate is meant for pairs that share points: the score of a pair enters U of
-    both of its points, so pairs that share no point have the estimate ½ instead of 1.
-    ``params`` is the fit at ``learning_rate``, of the order of n/N.
+    The estimate is meant for pairs that share points. The score of a pair enters U of
+    its two points, so pairs that share no point have the estimate ½ instead of 1.
+    ``params`` is the fit at ``learning_rate``, which is of the order of n/N.
     """
     pairs = as_labels(pairs)
     with one_blas_thread(np.size(params.W)):
@@ -212,14 +213,14 @@ def log_evidence(
 ) -> float:
     """Approximate the log evidence of λ up to a constant, for choosing λ.
 
-    Laplace's approximation with the (W, W) block of ``learning_rate`` · I replaced by
+    In Laplace's approximation, the (W, W) block of ``learning_rate`` · I is replaced by
     its Kronecker form A ⊗ B, A = Σ wν ggᵀ/(τ⁴ Σwν), B = Σ wν δδᵀ:
 
         log p(θ̂, y) + ½ pd log 2π - ½ Σ log(α_k β_l + λ/c²),
 
-    which costs p³ + d³ instead of (pd)³. ``log_joint`` is log p(θ̂, y) at the mode. The
-    approximation can be tens of nats too high if ‖g‖ and ‖δ‖ are strongly dependent,
-    and the scale of a tempered likelihood is arbitrary. Prefer cross-validation.
+    The cost is p³ + d³ instead of (pd)³. ``log_joint`` is log p(θ̂, y) at the mode. The
+    result can be tens of nats too high if ‖g‖ and ‖δ‖ are strongly dependent, and the
+    scale of a tempered likelihood is arbitrary. Prefer cross-validation.
     """
     pairs = as_labels(pairs)
     row = rows(params, pairs)

@@ -71,8 +71,8 @@ def draw(
 ) -> Draws:
     """Draw M, b and log σ² near the fitted mode, with M in input units.
 
-    The fit has features divided by ``scale`` s (d,); the returned M is diag(1/s) M
-    diag(1/s). ``warn_khat`` warns about a k-hat of 0.7 or more.
+    The features of the fit were divided by ``scale`` s (d,). The returned M is
+    diag(1/s) M diag(1/s). ``warn_khat`` turns on the warning for k-hat ≥ 0.7.
     """
     sampler = sampler_of(method, LCA_SAMPLERS)
     drawn = sampler.draw(posterior(fitted, sampler), **run)
@@ -111,7 +111,7 @@ def new_labels(
     *,
     seed: int,
 ) -> Int[np.ndarray, "s c n"]:
-    """Draw new labels (or counts) under every draw; see ``log_likelihood``."""
+    """Draw new labels or counts of the pairs under every draw of M and b."""
     ones = pairs._replace(y=np.ones(len(pairs.i), int), w=None, trials=None)
     log_p = np.asarray(log_likelihood(M, b, ones))
     if pairs.trials is not None:

@@ -1,8 +1,7 @@
-"""EM for Latent Coincidence Analysis: the corrected EM of the seed, and a reduced EM.
+"""EM for Latent Coincidence Analysis: the paper's EM, corrected, and a reduced EM.
 
-E-step (maths A3). With τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, and
-a = s where y = 1, a = -νs where y = 0, the posterior means are
-z̄ = W(x - aδ), z̄' = W(x' + aδ), and of u = z - z'
+E-step. With τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, a = s if y = 1 and a = -νs if y = 0,
+the posterior means are z̄ = W(x - aδ) and z̄' = W(x' + aδ). For u = z - z',
 
     ū = (1 - 2a) g,                                                               (1)
     tr Cov(u) = 2pσ²(1 - 2s)                        where y = 1,                  (2)
@@ -11,18 +10,18 @@ z̄ = W(x - aδ), z̄' = W(x' + aδ), and of u = z - z'
     ε² = E‖z - z̄‖² = pσ²(1 - s)                     where y = 1,                  (4)
     ε² = pσ²(1 + νs) - ν(1+ν)s²D                    where y = 0.                  (5)
 
-Erratum 1 of seed 000: the seed omits the last term of Eq. (5). With that variance the
-iteration is not EM: the likelihood can fall, and σ² is badly biased at the end.
+Erratum 1 of seed 000: the paper omits the last term of Eq. (5). With that variance the
+iteration is not EM. The likelihood can fall, and the final σ² is badly biased.
 
-M-step (maths A5). With WG = Σ w a g δᵀ and R = W - W⁺,
+M-step. With WG = Σ w a g δᵀ and R = W - W⁺,
 
-* full (the seed's) augments with (z, z'). For prior precision c = λσ²/c₀² on W,
+* full (the paper's) augments with (z, z'). For prior precision c = λσ²/c₀² on W,
 
       W⁺ = (W S - WG + c W₀)(S + c I)⁻¹,                                           (6)
       σ² weighs  A = pn,    B = ½tr(R S Rᵀ) - tr(WG Rᵀ) + Σ w a²D + Σ w ε²;         (7)
 
-* reduced augments with u only. It has the same likelihood and the same fixed points,
-  is invariant to translations of x, and is faster:
+* reduced augments with u only. The likelihood and the fixed points are the same. This
+  EM is invariant to translations of x, and faster:
 
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
       σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
@@ -34,12 +33,12 @@ u = 2e^x/p,
 
 f is convex: ρ' = u/(1 - e^{-u}) has ρ'² ≥ ρ'' ≥ 0, as u ≥ tanh(u/2), so ρ and e^{-ρ}
 are convex. The minimum lies between the minimum of the likelihood, σ² = B/A, and the
-mode of the prior, b = a/r; Newton's method on that bracket finds it. The learning rate
+mode of the prior, b = a/r. Newton's method on this bracket finds it. The learning rate
 multiplies A and B and divides a, r and the prior precision of W. W is updated at the
-old σ² (ECM); this update is also monotone.
+old σ² (ECM), which is also monotone.
 
-G itself, a d × d matrix, is never formed: an iteration costs two products of the rows,
-4·m·p·d flops. S or T is decomposed once, since only the ridge c changes.
+The d × d matrix G is never formed. An iteration costs two products with the rows,
+4·m·p·d flops. S or T is decomposed once, because only the ridge c changes.
 """
 
 from typing import NamedTuple
@@ -122,7 +121,7 @@ def spectrum(scatter_matrix: Float[Array, "d d"]) -> Spectrum:
 
 
 def _ridge_solve(B: Array, decomposed: Spectrum, ridge: Scalar) -> Array:
-    """Return B (S + ridge·I)⁻¹; at ridge 0 the minimum-norm B S⁺ (maths A5)."""
+    """Return B (S + ridge·I)⁻¹, or the minimum-norm B S⁺ if ``ridge`` is 0."""
     eigenvalues, vectors = decomposed
     shifted = eigenvalues + ridge
     tol = len(eigenvalues) * jnp.finfo(B.dtype).eps * eigenvalues[-1]
@@ -171,8 +170,8 @@ def m_step(
 ) -> tuple[Float[Array, "p d"], Float[Array, ""]]:
     """Compute W⁺ and log b⁺ (Eqs. 6-10).
 
-    ``decomposed`` is ``spectrum`` of S if ``full`` (augment with (z, z') as the seed
-    does), otherwise of T (augment with z - z').
+    ``decomposed`` is ``spectrum`` of S if ``full`` (augment with (z, z') as in the
+    paper), otherwise of T (augment with z - z').
     """
     W, p, h = params.W, len(params.W), learning_rate
     sigma2 = jnp.exp(params.log_sigma2)
@@ -203,10 +202,10 @@ def _step(unconstrained: Arrays, data: EMData, *, full: bool) -> tuple[Arrays, S
 
 @numpy_in_numpy_out
 def reduced_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of reduced EM, and the log joint density before it."""
+    """Compute one step of reduced EM, and the log joint density before the step."""
     return _step(unconstrained, data, full=False)
 
 
 def full_step(unconstrained: Arrays, data: EMData) -> tuple[Arrays, Scalar]:
-    """Compute one step of the corrected EM of the seed, for ``run_em``."""
+    """Compute one step of the paper's EM, corrected, for ``run_em``."""
     return _step(unconstrained, data, full=True)

@@ -2,8 +2,8 @@
 
 References
 ----------
-Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). If these files differ
-from the paper, the paper is wrong. The docstrings name the errata.
+Der and Saul, "Latent Coincidence Analysis", NIPS 2012 (seed 000). The docstrings name
+the errors of the paper ("erratum") where these files differ from it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,8 +48,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     """Return W₀ = c·V_pᵀ of the leading principal axes of the points, and c.
 
     c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The largest entry of
-    each axis is positive. Axes beyond the rank of the points are orthogonal to the
-    others and close to single features; they do not depend on the order of the points.
+    each axis is positive. Axes beyond the rank of the points are close to single
+    features, for any order of the points.
     """
     return scaled_axes(principal_axes(np.asarray(pairs.X), n_components), pairs)
 
@@ -77,16 +77,16 @@ def scaled_within(
 ) -> tuple[Float[Array, "p d"], float]:
     """Return W₀ = a·V_p S^(-g/2), with S the within-class covariance, and c.
 
-    A prior centered at W₀ shrinks the metric to the Mahalanobis distance of S (the
-    metric of RCA) at ``power`` g = 1, and to the metric of ``scaled_identity`` at g =
-    0. S is the scatter about the class means, shrunk toward a multiple of the identity
-    by Ledoit and Wolf's estimate (Journal of Multivariate Analysis 88, 2004). One
-    additional isotropic point prevents a singular S. Constant columns are left out of
-    S. A group of points counts as one point in the number of points of that estimate.
+    With ``power`` g = 1, a prior centered at W₀ shrinks the metric to the Mahalanobis
+    distance of S (the metric of RCA). With g = 0, W₀ is the same as in
+    ``scaled_identity``. S is the scatter about the class means, shrunk toward a
+    multiple of the identity by Ledoit and Wolf's estimate (Journal of Multivariate
+    Analysis 88, 2004). One additional isotropic point prevents a singular S. Constant
+    columns are left out of S. For this estimate, a group counts as one point.
 
-    The rows of V_p are the p leading principal axes of the points S^(-g/2)x, or the
-    identity if p = d. The scale a gives the y = 1 pairs with W₀δ ≠ 0 a median ‖W₀δ‖² of
-    1. As for every prior mean given as a matrix, c = ‖W₀‖/√p.
+    The rows of V_p are the p leading principal axes of the points S^(-g/2)x. If p = d,
+    V_p is the identity. The scale a is chosen such that the median ‖W₀δ‖² over the y =
+    1 pairs with W₀δ ≠ 0 is 1. As for every prior mean given as a matrix, c = ‖W₀‖/√p.
     """
     X, codes = np.asarray(pairs.X), np.asarray(codes)
     axes = within_axes(X, codes, power, n_components, groups)
@@ -185,7 +185,7 @@ def _scaled(W0: Array, pairs: Pairs) -> tuple[Array, float]:
     """Return c W₀ and c = 1/√(median ‖W₀δ‖² over the y = 1 pairs with W₀δ ≠ 0)."""
     pairs = checked_rows(pairs)
     X, i, j = (np.asarray(a) for a in (pairs.X, pairs.i, pairs.j))
-    times = np.asarray(pairs.y, int)  # A count is that many pairs with y = 1.
+    times = np.asarray(pairs.y, int)  # A count y is equivalent to y pairs with y = 1.
     if pairs.w is not None:
         times = times * (np.asarray(pairs.w) > 0)
     used = times > 0
@@ -269,8 +269,8 @@ def fit(
     Returns
     -------
     Fit
-        ``result`` is the outcome of the solver. The optimum is local in general. With p
-        = d and a flat prior it is global (``lca.curvature.certificate``).
+        ``result`` is the outcome of the solver. The optimum is local in general. If p =
+        d and the prior is flat, it is global (``lca.curvature.certificate``).
 
     Raises
     ------

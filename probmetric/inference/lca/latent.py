@@ -1,7 +1,6 @@
 """The exact posterior of the latent pair (z, z') given the label of the pair.
 
-With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) or -νs (y = 0)
-(maths A3):
+With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0, and a = s (y = 1) or -νs (y = 0):
 
     E[z] = W(x - aδ),    E[z'] = W(x' + aδ),                                      (1)
 
@@ -9,9 +8,9 @@ With g = Wδ, τ² = κ² + 2σ², s = σ²/τ², ν = P1/P0 and a = s (y = 1) o
     Cov | y=0  =  σ² [[(1+νs) I, -νs I], [-νs I, (1+νs) I]] + [[-R, R], [R, -R]],
     R = ν(1+ν)s² g gᵀ.                                                            (3)
 
-Given y = 1 the posterior is Gaussian. Given y = 0 it is the signed mixture of the prior
-(weight 1 + ν) and the y = 1 posterior (weight -ν); this mixture is not Gaussian, which
-gives the term R. Erratum 1 of seed 000: the seed omits R, which makes E‖z - z̄‖² too
+Given y = 1 the posterior is Gaussian. Given y = 0 it is a signed mixture of the prior
+(weight 1 + ν) and the y = 1 posterior (weight -ν). This mixture is not Gaussian, which
+gives the term R. Erratum 1 of seed 000: the paper omits R, so that E‖z - z̄‖² is too
 large by up to σ²/(2p).
 
 Stability: t ≥ b ≥ p s implies νs ≤ 1/p, so products with ν are bounded.
@@ -43,7 +42,7 @@ class PairPosterior(NamedTuple):
 def odds(
     t: Float[Array, "*N"] | float,
 ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
-    """Return ν = 1/(e^t - 1) and ν(1 + ν), accurate for all t (maths A4)."""
+    """Return ν = 1/(e^t - 1) and ν(1 + ν), accurate for all t."""
     decay, gap = jnp.exp(-t), -jnp.expm1(-t)
     return decay / gap, decay / gap**2
 
@@ -82,7 +81,7 @@ def pair_posterior(
 
     Examples
     --------
-    With σ² = κ² points that coincide move toward each other by a third of their
+    With σ² = κ² and y = 1, the points move toward each other by a third of their
     distance:
 
     >>> import numpy as np

@@ -3,11 +3,11 @@
 Symbols: δ = x - x', g = Wδ, D = ‖g‖², τ² = κ² + 2σ², s = σ²/τ² in (0, ½), weights w,
 learning rate η.
 
-1. Marginal (maths A2). With b = (p/2) log(1 + 2σ²/κ²) and t = b + D/(2τ²),
+1. Marginal. With b = (p/2) log(1 + 2σ²/κ²) and t = b + D/(2τ²),
 
        log P(y=1) = -t,   log P(y=0) = log(1 - e^{-t}),   ν = P1/P0 = 1/(e^t - 1).  (1)
 
-2. Log likelihood. Pairs with y = 1 enter it only through n₁ and T₁; rows have y = 0:
+2. Log likelihood. Pairs with y = 1 enter only through n₁ and T₁. Rows have y = 0:
 
        ℓ = -n₁ b - tr(W T₁ Wᵀ)/(2τ²) + Σ_rows w log(1 - e^{-t}),                    (2)
 

@@ -1,15 +1,15 @@
 """Fit the log-logistic link to labeled pairs by a damped Newton method.
 
-Logistic regression of y on log D (``metric.link``),
+The fit is a logistic regression of y on log D (``metric.link``),
 
     log odds = a - γ log D,   γ ≥ 0,                                              (1)
 
 with Platt's targets (N₊ + 1)/(N₊ + 2) and 1/(N₋ + 2) instead of 1 and 0. With these
 targets the slope is finite for separable pairs, and no probability is 0 or 1.
 
-The loss is convex in (a, γ). A Newton step is halved until the loss falls by a share of
-the decrease that the gradient predicts. The method converges from any start. Full
-Newton steps can diverge if nearly all P are 0 or 1. If the minimum has γ < 0, the
+The loss is convex in (a, γ). A Newton step is halved until the loss decreases by a
+share of the decrease that the gradient predicts. The method converges from any start.
+Full Newton steps can diverge if nearly all P are 0 or 1. If the minimum has γ < 0, the
 minimum subject to γ ≥ 0 is at γ = 0.
 
 References
@@ -26,13 +26,13 @@ from probmetric.metric.link import LogLogisticLink
 N_STEPS = 100
 
 TOL = 1e-8
-"""Largest last step, in log odds; the error of a step is its square."""
+"""Largest last step in log odds; the error after a step is about its square."""
 
 SHARE = 1e-4
 """Share of the predicted decrease of the loss that a step must reach."""
 
 ROUNDING = 1e-13
-"""A smaller predicted decrease of the mean loss is rounding: take the full step."""
+"""Predicted decrease of the mean loss below which the full step is taken."""
 
 
 def platt_targets(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray:
@@ -42,7 +42,7 @@ def platt_targets(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray
 
 
 def odds_of(y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"]) -> np.ndarray:
-    """Return the number of same pairs divided by the number of different ones."""
+    """Return the number of same pairs divided by the number of different pairs."""
     n_same = int(np.sum(y == 1))
     return np.asarray(n_same / (len(y) - n_same))
 
@@ -52,7 +52,7 @@ def log_logistic(
     y: Int[np.ndarray, "N"] | Bool[np.ndarray, "N"],
     design: str,
 ) -> LogLogisticLink:
-    """Fit Eq. (1) to squared distances and labels of both kinds.
+    """Fit Eq. (1) to squared distances and labels; both labels must occur.
 
     ``design`` is the method that chose the pairs (``LogLogisticLink.pairs``).
     RuntimeError is raised if Newton's method does not converge.
@@ -78,7 +78,7 @@ def log_logistic(
 
 
 def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the level and the fall per unit of z that minimize the mean loss."""
+    """Return the intercept, and the decrease per unit of z, of least mean loss."""
 
     def loss_at(at: np.ndarray) -> tuple[np.ndarray, float]:
         eta = at[0] - at[1] * z
@@ -106,5 +106,5 @@ def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
             return theta
     raise RuntimeError(
         f"link: the log-logistic fit to {len(z)} pairs did not converge in {N_STEPS} "
-        f"steps (last step {largest:.3g} in log odds). Check the points for outliers."
+        f"steps (last step {largest:.3g} in log odds). Remove outliers from the points."
     )

@@ -2,9 +2,9 @@
 
 Pairs with y = 1 enter Eq. (2) of ``likelihood`` through T₁ = V diag(τ) Vᵀ. Near the
 prior mean, the curvature of a row of W is about η e^{-2b/p} T₁ + λ/c², which has the
-same eigenvectors. Use coordinates U = W V diag(√v), v = η e^{-2b/p} τ + λ/c², and
-differences ε = diag(1/√v) Vᵀδ, for which Uε = Wδ. The log joint density of (U, log b)
-is, up to a constant,
+same eigenvectors. The coordinates are U = W V diag(√v), v = η e^{-2b/p} τ + λ/c², and
+the differences are ε = diag(1/√v) Vᵀδ, for which Uε = Wδ. The log joint density of (U,
+log b) is, up to a constant,
 
     f = η [ -n₁ b - ½ q Σ_k (τ_k/v_k) ‖U_k‖² + Σ_rows w log(1 - e^{-t}) ]
         - ½ λ/c² Σ_k ‖U_k - U₀_k‖²/v_k + a log b - r b,                             (1)
@@ -16,11 +16,11 @@ with q = e^{-2b/p}, t = b + ½ q ‖Uε‖² and columns U_k. With g = Uε and t
     ∂f/∂log b = b [ η (-n₁ + (q/p) Σ_k (τ_k/v_k) ‖U_k‖²
                 + Σ_rows w ν (1 - (q/p) ‖g‖²)) - r ] + a.                           (3)
 
-No product with T₁ or V remains in the loop. Everything is NumPy and compiles nothing.
+No product with T₁ or V remains in the loop. The code uses NumPy and compiles nothing.
 
-With fewer points than features, W - W₀ vanishes off the span of the points: V has one
-column for each of its r < n dimensions. By Eq. (2) the columns of W then stay in the
-span of those of W₀V, and the loop has r rows instead of p.
+With fewer points than features, W - W₀ is zero outside the span of the points. V then
+has one column for each of the r < n dimensions of this span. By Eq. (2) the columns of
+W stay in the span of the columns of W₀V, and the loop has r rows instead of p.
 """
 
 from typing import NamedTuple
@@ -43,9 +43,10 @@ from probmetric.models.lca import LCAPrior
 class Pooled(NamedTuple):
     """Pairs with a common κ, in the eigenvectors of T₁ within the span of the points.
 
-    ``X`` (m, r) has the differences of the y = 0 pairs, or the points whose differences
-    ``ends`` takes. ``w`` are the weights of these pairs, ``values`` the eigenvalues of
-    T₁ and ``axes`` its eigenvectors, as columns. ``ways`` is Σ w log C(m, y).
+    ``X`` (m, r) has the differences of the y = 0 pairs, or the points from which
+    ``ends`` computes the differences. ``w`` are the weights of these pairs. ``values``
+    are the eigenvalues of T₁, and ``axes`` are its eigenvectors, as columns. ``ways``
+    is Σ w log C(m, y).
     """
 
     X: Float[np.ndarray, "m r"]
@@ -58,14 +59,14 @@ class Pooled(NamedTuple):
 
 
 def span(X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d r"]:
-    """Return orthonormal columns whose span has all differences of points, r ≤ n."""
+    """Return r ≤ n orthonormal columns that span all differences of points."""
     if len(X) >= X.shape[1]:
         return np.eye(X.shape[1], dtype=X.dtype)
     return np.linalg.svd(X - X.mean(0), full_matrices=False)[2].T
 
 
 def pool(pairs: Pairs) -> Pooled:
-    """Rotate labeled pairs; those with y = 1 are replaced by their sums."""
+    """Rotate labeled pairs, and replace the pairs with y = 1 by their sums."""
     pairs, ways = labeled(pairs)
     X, i, j = np.asarray(pairs.X, float), np.asarray(pairs.i), np.asarray(pairs.j)
     w, same = np.asarray(weights(pairs), float), np.asarray(pairs.y) == 1
@@ -95,7 +96,7 @@ def maximize(
     max_steps: int,
     tol: float = 1e-8,
 ) -> Fit:
-    """Maximize the log joint density from {W, log_b} until gains are below ``tol``.
+    """Maximize the log joint density from {W, log_b} until a step gains under ``tol``.
 
     If there are fewer points than features, ``start`` must be the prior mean or a fit
     with the same prior mean.

@@ -1,13 +1,14 @@
 """The default fit of LCA to labeled points: pairs, prior, learning rate, refresh.
 
-Each point is paired with its k nearest points of its class and its m nearest of the
-other classes. With more than 32,000 points, only a stratified sample of them has such
-pairs (``most_anchors``). The N pairs have the weight of n observations (learning rate
-n/N), because pairs share points. The prior is centered at W₀ ∝ S^(-g/2), with the
-covariance S within classes and g chosen by folds (``choose_power``). Under W₀ the
-median squared distance of the same-class pairs is 1. The standard deviation is c/√λ
-with c = ‖W₀‖/√p. After the first fit the pairs are made again under the learned metric,
-and the fit is continued (one refresh). Points are standardized.
+Points are standardized. Each point is an anchor: it is paired with its k nearest points
+of its class and its m nearest points of the other classes. With more than 32,000
+points, only a stratified sample of the points are anchors (``most_anchors``). The N
+pairs have the weight of n observations (learning rate n/N), because pairs share points.
+The prior is centered at W₀ ∝ S^(-g/2), where S is the covariance within classes and g
+is chosen by folds (``choose_power``). Under W₀ the median squared distance of the
+same-class pairs is 1. The prior standard deviation is c/√λ with c = ‖W₀‖/√p. After the
+first fit, the pairs are made again under the learned metric, and the fit continues (one
+refresh).
 """
 
 from collections.abc import Iterator
@@ -38,13 +39,13 @@ WITHIN = {"half_within": 0.5, "within": 1.0}
 """Prior means of labeled points by name: g of ``scaled_within``."""
 
 POWERS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Grid of g for ``choose_power``. With the first, W₀ = cI."""
+"""Grid of g for ``choose_power``. The first value, g = 0, is W₀ = cI."""
 
 FEWEST_ANCHORS, SEARCHED = 10_000, 32_000**2
-"""Of many points, so many anchor pairs; number of distances searched for them."""
+"""Minimum number of anchors of many points; number of distances to search."""
 
 FEW = 30
-"""Below this number of points only g = 0 and ¼ are tried: folds choose too much."""
+"""Below this number of points only g = 0 and ¼ are tried, because folds are noisy."""
 
 
 class Recipe(NamedTuple):
@@ -93,10 +94,8 @@ def auto_regularization(n_effective: int | float) -> float:
 def build(data: Labeled, recipe: Recipe, factor: Array | None = None) -> Pairs:
     """Build the pairs of a recipe, with neighbors under the linear map ``factor``.
 
-    No pair has two points of a group.
-
-    The weights w of points do not affect which pairs are chosen. The weight of a pair
-    is the product of the weights of both points.
+    No pair has two points of the same group. The weights of points do not affect which
+    pairs are chosen. The weight of a pair is the product of the weights of its points.
     """
     made, w = _unweighted(data, recipe, factor), data.w
     return made if w is None else made._replace(w=w[made.i] * w[made.j])
@@ -123,7 +122,7 @@ def _unweighted(data: Labeled, recipe: Recipe, factor: Array | None) -> Pairs:
 
 
 def most_anchors(n: int) -> int:
-    """Return the number of points that anchor nearest pairs: all up to 32,000."""
+    """Return the number of anchors of nearest pairs: all points up to 32,000."""
     return min(n, max(FEWEST_ANCHORS, SEARCHED // n))
 
 
@@ -143,7 +142,7 @@ def _sizes(data: Labeled) -> Int[np.ndarray, "c"]:
 
 
 def within_reach(recipe: Recipe, data: Labeled) -> Recipe:
-    """Return a recipe with the numbers of neighbors limited to the available points."""
+    """Return a recipe whose numbers of neighbors do not exceed the available points."""
     sizes = _sizes(data)[np.unique(np.asarray(data.y))]
     most = {"n_targets": sizes.max() - 1, "n_impostors": sizes.sum() - sizes.min()}
     fewer = {
@@ -176,9 +175,9 @@ def _neighbors(name: str, value: int | None, most: int) -> int:
 def choose_power(data: Labeled) -> float:
     """Choose g of the prior mean W₀ ∝ S^(-g/2) by cross-validation.
 
-    The loss is the log loss of soft votes of neighbors under the metric W₀ᵀW₀, which
-    requires no fit. The rule is Eq. (1) of ``neighbors.strength``: the smallest g
-    within half a standard error of the best. The points of a group are in one fold.
+    The loss is the log loss of soft votes of neighbors under the metric W₀ᵀW₀, without
+    a fit of LCA. By Eq. (1) of ``neighbors.strength``, the result is the smallest g
+    whose loss is within half a standard error of the best. A group is in one fold.
     """
     X, codes, _, groups = arrays_of(data)
     n = len(X) if groups is None else len(np.unique(groups))
@@ -193,12 +192,12 @@ def choose_power(data: Labeled) -> float:
 
 
 def is_auto(mean: str | float | np.ndarray) -> bool:
-    """Check whether the prior mean is to be chosen."""
+    """Check whether cross-validation chooses the prior mean."""
     return isinstance(mean, str) and mean == "auto"
 
 
 def mean_of(recipe: Recipe, d: int) -> Float[np.ndarray, "p d"] | str | float:
-    """Return the prior mean as a matrix, power or name; resolve "auto" and g = 0."""
+    """Return the prior mean as matrix, power or name, without "auto" and g = 0."""
     mean = recipe.prior_mean
     if is_auto(mean) or (np.ndim(mean) == 0 and mean == 0.0):
         return "identity" if recipe.n_components == d else "pca"
@@ -240,7 +239,7 @@ def prior_for(
 
 
 def n_observations(data: Labeled) -> float:
-    """Return the number of points or groups; weighted, Σw or Σ of a group's mean w."""
+    """Return the number of points or groups, or the sum of their (mean) weights."""
     each = np.ones(len(data.X)) if data.w is None else data.w
     if data.groups is not None:
         each = each / np.bincount(data.groups)[data.groups]
@@ -248,7 +247,7 @@ def n_observations(data: Labeled) -> float:
 
 
 def rate_for(pairs: Pairs, recipe: Recipe, data: Labeled | None = None) -> float:
-    """Return the learning rate; default n/N for the n points that anchor N pairs."""
+    """Return the learning rate; the default is n/N for n anchors and N pairs."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     n = len(pairs.X)
@@ -265,9 +264,9 @@ def solve(
 ) -> Fit:
     """Fit LCA to pairs in float64.
 
-    With fewer points than features, W - W₀ vanishes off their span: the fit has one
-    column for each of its r < n dimensions. ``init`` must be a fit with the same W₀.
-    Shapes are padded for the solvers that JAX compiles.
+    With fewer points than features, W - W₀ is zero outside the span of the points. The
+    fit then has one column for each of the r < n dimensions of this span, and ``init``
+    must be a fit with the same W₀. Shapes are padded for the solvers that JAX compiles.
     """
     X, W0 = np.asarray(pairs.X), np.asarray(prior.mean)
     axes = span(X).T
@@ -288,7 +287,7 @@ def solve(
     if len(axes) == len(axes.T):
         return found
     W = W0 + (np.asarray(found.params.W) - prior.mean) @ axes
-    # The density of W₀ off the span.
+    # Add the prior density of the entries of W₀ outside the span.
     constant = (W0.size - prior.mean.size) * log_density_at_mean(prior)
     return found._replace(
         params=found.params._replace(W=W),
@@ -307,9 +306,9 @@ def fit_labeled(data: Labeled, recipe: Recipe, lam: float) -> Fitted:
     """Fit LCA with all passes of the recipe at one λ.
 
     The prior is computed from the first pairs, which use the Euclidean metric, and does
-    not change. A refresh starts at the previous fit. Only nearest pairs are refreshed:
-    for pairs="all" a refresh has no effect, and for impostors it makes the metric
-    worse. The weight of a pair is the product of the weights w of both points.
+    not change. A refresh starts at the previous fit. Only ``pairs="nearest"`` is
+    refreshed. With ``pairs="all"`` a refresh has no effect, and with impostors it makes
+    the metric worse. The weight of a pair is the product of the weights of its points.
     """
     X, _, _, groups = arrays_of(data)
     pairs = build(data, recipe)
@@ -344,7 +343,7 @@ def refitted(
     learning_rate: float | None = None,
     lam: float | None = None,
 ) -> Fitted:
-    """Refit the same pairs with another learning rate or λ (None: unchanged)."""
+    """Refit the same pairs with another learning rate or λ; None keeps the value."""
     rate = fitted.learning_rate if learning_rate is None else learning_rate
     prior = fitted.prior
     if lam is not None:
@@ -358,7 +357,7 @@ def refitted(
 def on_all_pairs(
     fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float
 ) -> Fitted:
-    """Fit to all pairs, with their prior, at ``lam``."""
+    """Fit to all pairs of the points, with a prior from these pairs, at ``lam``."""
     if recipe.pairs == "all":
         return fitted
     recipe = recipe._replace(pairs="all")

@@ -1,18 +1,16 @@
 """The sufficient statistics and rows in the likelihood of LCA, computed once per fit.
 
 A pair with y = 1 enters the log likelihood only through the number n₁ = Σ w and the
-scatter T₁ = Σ w δδᵀ of such pairs, since its exponent t is linear in ‖Wδ‖² (maths A2).
-These pairs are *pooled*: after ``prepare`` the cost of an evaluation does not depend on
-their number. Pairs with y = 0 are *rows*. A pair with y of m judgments *same* is
-equivalent to two labeled pairs with weights w y and w (m - y)
-(``data.pairs.as_labels``), up to a constant.
+scatter T₁ = Σ w δδᵀ of such pairs, as its t is linear in ‖Wδ‖². These pairs are
+*pooled*: after ``prepare`` the cost of an evaluation does not depend on their number.
+Pairs with y = 0 are *rows*. A pair with y of m judgments *same* equals two labeled
+pairs with weights w y and w (m - y) (``data.pairs.as_labels``), up to a constant.
 
 W is applied to the rows in one of three ways:
 
-* by differences δ, if pairs are fewer than points: 2·m·p·d flops to project;
-* by M = WᵀW, for squared lengths of few rows: 2·m·f flops, f = d(d+1)/2
-  (``squared_lengths``);
-* by points, if P points are in many more pairs: points are projected and then
+* by differences δ, if pairs are fewer than points; the cost is 2·m·p·d flops;
+* by M = WᵀW, for ``squared_lengths`` of few rows; the cost is m·d(d+1) flops;
+* by points, if P points are in many more pairs. Points are projected and then
   subtracted, O(P·p·d + m·p). Points are centered first to avoid cancellation.
 """
 
@@ -28,9 +26,7 @@ from probmetric.data.pairs import as_labels
 from probmetric.typing import Array
 
 PACKED = 1 << 17
-"""Largest number of products δᵢδⱼ that are stored, 1 MB: beyond the cache it is slower.
-
-See docs/measured.md.
+"""Largest number of products δᵢδⱼ that are stored (1 MB, which fits a cache).
 """
 
 
@@ -125,8 +121,8 @@ def squared_lengths(W: Float[Array, "p d"], stats: Statistics) -> Float[Array, "
     """Return D = ‖Wδ‖² for every row, as δᵀMδ for few rows and otherwise from Wδ.
 
     The products δᵢδⱼ, i ≤ j, do not depend on W, so a loop over W computes them once.
-    The absolute error is eps ‖M‖ ‖δ‖² with M, as for the pooled pairs (tr(W T₁ Wᵀ)). It
-    is eps √D ‖W‖ ‖δ‖ with Wδ.
+    Computed from M, the absolute error is eps ‖M‖ ‖δ‖², as for the pooled pairs (tr(W
+    T₁ Wᵀ)). Computed from Wδ, it is eps √D ‖W‖ ‖δ‖.
     """
     p, d = W.shape
     if stats.i is not None or not n_products(len(stats.X), p, d):

@@ -4,19 +4,19 @@ The NumPyro model has one term per pair. The target in this module is the same d
 at a cost that does not depend on the number of y = 1 pairs. A position is {W, log_b}.
 The reported quantities are identified by the likelihood: M, b and log σ².
 
-The likelihood of HW equals the likelihood of W for every orthogonal H; the prior N(W₀,
-c²/λ) is not invariant. The posterior of W therefore has two sheets, det(WW₀ᵀ) > 0 and <
-0, with different heights and different M. No sampler crosses the barrier between them,
-and chains on different sheets never agree. Samplers therefore use, instead of the prior
-p(W), the mixture with a fixed reflection H = I - 2uuᵀ,
+The likelihood of HW equals the likelihood of W for every orthogonal H, but the prior
+N(W₀, c²/λ) is not invariant. The posterior of W therefore has two sheets, det(WW₀ᵀ) > 0
+and < 0, with different heights and different M. No sampler crosses the barrier between
+them, and chains on different sheets never agree. Samplers therefore use, instead of the
+prior p(W), the mixture with a fixed reflection H = I - 2uuᵀ,
 
     ½ p(W) + ½ p(HW) = ½ p(W) (1 + e^{-a}),       a = 2 (λ/c²) uᵀW W₀ᵀu.           (1)
 
-W → HW preserves volume, likelihood and M. So M and b have *the same distribution* under
-Eq. (1) as under the model, both sheets included. The sheets of Eq. (1) are mirror
-images, and a chain on either one draws from that distribution. The normalizer, and the
-prior draws of M, are unchanged. u is the weakest axis of WW₀ᵀ at the mode, along which
-the other sheet is nearest. With u = 0, Eq. (1) is the prior of the model.
+W → HW preserves volume, likelihood and M. Under Eq. (1), M and b therefore have *the
+same distribution* as under the model with its two sheets. The sheets of Eq. (1) are
+mirror images, and a chain on either sheet draws from that distribution. The normalizer,
+and the prior draws of M, do not change. u is the weakest axis of WW₀ᵀ at the mode,
+along which the other sheet is nearest. With u = 0, Eq. (1) is the prior of the model.
 
 Reported W are on the sheet a ≥ 0. The prior density folded onto this sheet is
 
@@ -98,7 +98,7 @@ TARGET = Target(_log_density, _functionals, _parts)
 """Target for positions {W, log_b} and data (statistics, prior, learning rate, u)."""
 
 MODEL_TARGET = Target(_log_density, _sites, _parts)
-"""The same density; reports the sites of ``models.lca.lca``."""
+"""Target with the same density that reports the sites of ``models.lca.lca``."""
 
 
 def target_data(
@@ -123,8 +123,8 @@ def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gau
 
     NUTS starts from this approximation, and uses it to whiten the coordinates. Its
     covariance includes rotations of W, whose variance is finite because the prior is
-    not centered at zero. With ``quotient`` the variance along rotations is zero
-    (``lca.laplace``). Draws from the approximation use this.
+    not centered at zero. If ``quotient`` is True, the variance along rotations is zero
+    (``lca.laplace``). ``Laplace`` draws from this Gaussian.
     """
     root = laplace(params, *data[:3], quotient=quotient).root
     return Gaussian(position(params), root)
@@ -140,11 +140,11 @@ def position(params: LCAParams) -> Arrays:
 def closed_form(
     pairs: Pairs, prior: object, *, learning_rate: Scalar | int = 1.0, **options: object
 ) -> Posterior | None:
-    """Return the closed-form posterior of ``models.lca.lca``, started at its mode.
+    """Return the closed-form posterior of ``models.lca.lca``, with its mode as start.
 
-    The result is None without a closed form: for a user's prior, a hyperprior, a flat
-    prior, the latent form, or pairs without labels. It is None, with a
-    warning, if the fit has no mode with a Laplace approximation.
+    There is no closed form for a user's prior, a hyperprior, a flat prior, the latent
+    form, or pairs without labels. In these cases the result is None. If the fit has no
+    mode with a Laplace approximation, the result is None with a warning.
     """
     if not isinstance(prior, LCAPrior) or options or pairs.y is None:
         return None

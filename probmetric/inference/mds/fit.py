@@ -7,8 +7,8 @@ For dissimilarities D (n, n), with C = I - 11ᵀ/n and D² entry by entry:
     q = ½ Λ_k⁻¹ Q_kᵀ (diag(M) - d²)        (new object at dissimilarities d, Gower) (3)
 
 Q minimizes the strain ‖M - QQᵀ‖_F over matrices Q of rank k. D is Euclidean if and only
-if M is positive semi-definite. In this case n - 1 dimensions reproduce D. Otherwise
-some eigenvalues are *negative* (never complex, never missing: erratum P3), and the fit
+if M is positive semi-definite, and then n - 1 dimensions reproduce D. Otherwise some
+eigenvalues are *negative* (never complex, never missing: erratum P3), and the fit
 reports their share of Σ|λ|. Two corrections add a constant to every off-diagonal entry
 and make the smallest eigenvalue zero:
 
@@ -16,12 +16,12 @@ and make the smallest eigenvalue zero:
     Cailliez   (D + c)²,  c = largest real eigenvalue of [[0, 2M], [-I, -4M₁]],
                M₁ = -½ C D C                                                        (5)
 
-Errata of seed 003: P1 (M = VΛVᵀ); P2: the average of the Gram matrices anchored at each
-point is not classical MDS but M + ½ mean(D²) 11ᵀ, equal only after centering; P3; P4
-(all n eigenvectors reproduce D only if M is positive semi-definite).
+Errata of seed 003. P1: M = VΛVᵀ. P2: the average of the Gram matrices anchored at each
+point is not classical MDS but M + ½ mean(D²) 11ᵀ; they are equal only after centering.
+P3: see above. P4: all n eigenvectors reproduce D only if M is positive semi-definite.
 
-There is no generative model, hence no NumPyro model. The computation is one dense or
-Lanczos eigenproblem on the host, in NumPy and SciPy. JAX has no Lanczos solver.
+There is no generative model, and no NumPyro model. The computation is one dense or
+Lanczos eigenproblem in NumPy and SciPy, because JAX has no Lanczos solver.
 
 References
 ----------
@@ -57,14 +57,12 @@ class MDSParams(NamedTuple):
         Coordinates Q. Each column is identified up to its sign, and columns of equal
         eigenvalues up to a rotation.
     eigenvalues : array of shape (k,)
-        Eigenvalues in descending order. They are zero beyond the last positive
-        eigenvalue.
+        Eigenvalues in descending order, zero beyond the last positive eigenvalue.
     coefficients : array of shape (k, n)
     self_terms : array of shape (n,)
         Diagonal of M, the matrix of inner products of Eq. (1).
     constant : float
-        Constant that the correction adds to D² (Lingoes) or D (Cailliez); 0 without
-        correction.
+        Constant that the correction adds to D² (Lingoes) or D (Cailliez), or 0.
     min_eigenvalue : float
         Smallest eigenvalue of M *before* correction.
     negative_share : float
@@ -128,11 +126,11 @@ def fit(
     Parameters
     ----------
     data : Distances
-        Dissimilarities D: symmetric, non-negative, zero on the diagonal. Only the
-        estimator checks this.
+        Dissimilarities D: symmetric, non-negative, zero on the diagonal. This function
+        does not check D; the estimator does.
     n_components : int, default=2
         Number k of dimensions, from 1 to n. Dimensions without a positive eigenvalue
-        are zero.
+        have zero coordinates.
     correction : {None, "lingoes", "cailliez"}, default=None
     solver : {"auto", "eigh", "lanczos"}, default="auto"
     tol : float, optional

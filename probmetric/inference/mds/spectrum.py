@@ -1,8 +1,8 @@
 """The spectrum of a doubly centered matrix, dense or by Lanczos.
 
 M = -½ C S C for squared dissimilarities S (n, n), C = I - 11ᵀ/n: Eq. (1) of
-``mds.fit``. Lanczos needs only products M v. It forms neither C nor a centered copy of
-S, and computes the smallest eigenvalue from the largest of λ₁I - M.
+``mds.fit``. Lanczos needs only products M v and forms neither C nor a centered copy of
+S. The smallest eigenvalue is λ₁ minus the largest eigenvalue of λ₁I - M.
 """
 
 from collections.abc import Callable
@@ -42,10 +42,10 @@ def top_eigenpairs(
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "n k"], float, float]:
     """Compute the k largest eigenpairs of M from squared dissimilarities S.
 
-    "eigh" costs O(n³). "lanczos" needs k < n and costs O(n²) per product with S. Return
-    the eigenvalues, descending; eigenvectors whose largest entry is positive; the
-    smallest eigenvalue (Lanczos: within about 1e-4 of the largest); and the share of
-    negative eigenvalues in Σ|λ| (Lanczos: NaN).
+    "eigh" costs O(n³). "lanczos" needs k < n and costs O(n²) per product with S.
+    Returns the eigenvalues, descending; eigenvectors whose largest entry is positive;
+    the smallest eigenvalue (Lanczos: error about 1e-4 λ₁); and the share of negative
+    eigenvalues in Σ|λ| (Lanczos: NaN).
     """
     squares = np.asarray(S)
     n, eps = len(squares), float(np.finfo(squares.dtype).eps)

@@ -16,10 +16,10 @@ with the prior of ``TwoStagePrior``. Without a prior, a = 1, and κ₀, Ψ and d
 are 0. The denominator of (5) has d + 2 instead of the d + 1 of the inverse Wishart,
 because the prior of μ_k also contains S_k.
 
-Numerics: the sums (2) are about the *current* means and use the coordinates z =
-L_k⁻¹(x-μ_k), whitened by S_k = L_k L_kᵀ. Hence no large squares are subtracted. Chunks
-of ``CHUNK`` rows fit into the CPU cache. Statistics of chunks add up. ``recentre``
-changes the center of the statistics.
+The sums (2) are about the *current* means, and are computed in the coordinates z =
+L_k⁻¹(x-μ_k), whitened by S_k = L_k L_kᵀ, so that no large squares are subtracted.
+Chunks of ``CHUNK`` rows fit into the CPU cache, and the statistics of chunks add up.
+``recentre`` changes the center of the statistics.
 
 References
 ----------
@@ -94,7 +94,7 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
         z, log_p = _chunk(X, parts)
         log_x, r = responsibilities(log_p.T, w)
         r = r.T
-        # One (d, m) by (m, d) product per component: a batched one is slower on CPU.
+        # One product per component: a batched product is slower on CPU.
         second = jnp.stack([(r[c] * z[c]) @ z[c].T for c in range(k)])
         first = jnp.einsum("km,kdm->kd", r, z)
         new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
@@ -207,7 +207,7 @@ def em_step_missing(
 def _finish(
     params: MixtureParams, stats: MixtureStats, prior: TwoStagePrior | None
 ) -> tuple[MixtureParams, Scalar]:
-    """Compute the M-step, and the log joint density before it."""
+    """Compute the M-step, and the log joint density before the M-step."""
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)

@@ -2,8 +2,8 @@
 
 The prior is c ~ Dirichlet(a, …, a), S_k ~ IW(df, Ψ) and μ_k | S_k ~ N(m₀, S_k/κ₀). In
 the two-stage model B_k or Σ_k replaces S_k, and α has a Beta prior. Log densities
-include all constants. The objective of EM therefore equals the log joint density of the
-NumPyro model.
+include all constants. EM therefore maximizes the log joint density of the NumPyro
+model.
 """
 
 import jax
@@ -75,9 +75,9 @@ def default_prior(
     """Make the weak, data-dependent default prior of Fraley and Raftery.
 
     The prior of c is uniform, m₀ is the vector of column means, and κ₀ is 0.01 points.
-    S has d + 2 degrees of freedom and the scale diag(column variances) / k^{2/d}. This
-    is the covariance of one of k equal components that tile the data. In the free form
-    B and W get half of the scale each.
+    S has d + 2 degrees of freedom and the scale diag(column variances) / k^{2/d}, the
+    covariance of each of k equal components that tile the data. In the free form of the
+    two-stage model, B and W each get half of the scale.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def default_prior(
     strength : float, default=0.01
         Strength κ₀ > 0 of the mean, in points.
     floor : float, default=1.0
-        Factor of the scale matrix. The scale prevents components from collapsing.
+        Factor of the scale matrix. The scale keeps components from collapsing.
     alpha : tuple of two floats, default=(2, 2)
         Parameters (a, b) of the Beta prior of α, with mean a/(a + b).
 

@@ -1,8 +1,8 @@
 """Starts of EM for the normal mixture, and choice of the best of several fits.
 
-A start is a k-means++ clustering. The sums of the clusters are those of Eq. (2) of
-``mixture.em`` with responsibilities 0 and 1. The M-step of ``mixture.em`` converts the
-sums to parameters, under the default prior if no prior is given.
+A start is a k-means++ clustering. The sums of a cluster are Eq. (2) of ``mixture.em``
+with responsibilities 0 and 1. The M-step of ``mixture.em`` converts the sums to
+parameters, under the default prior if no prior is given.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def mixture_data(
 
 
 def start_order(X: Float[Array, "n d"]) -> Int[np.ndarray, "n"]:
-    """Order rows by standardized distance from the mean, ties canonically."""
+    """Order rows by standardized distance from the mean; ties by their values."""
     rows = np.asarray(X, float)
     spread = rows.std(0)
     z = (rows - rows.mean(0)) / np.where(spread > 0, spread, 1.0)

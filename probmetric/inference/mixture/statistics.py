@@ -1,7 +1,7 @@
 """Parameters and additive statistics of the normal mixture, for points and for groups.
 
-The module also has two steps that all E-steps share: the restriction of a row to its
-known component, and responsibilities.
+The module also contains two steps of all E-steps: the restriction of a row to its known
+component, and responsibilities.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Blocks of draws on disk, with which a stopped run can be resumed.
 
-Each block is one file with its draws, the state of the sampler after it, and a
-description of the run. It is written under a temporary name and then renamed, so a
-block that exists is complete. On the same machine, a resumed run gives exactly the
+Each block is one file with its draws, the state of the sampler after these draws, and a
+description of the run. The file is written under a temporary name and then renamed, so
+a block that exists is complete. On the same machine, a resumed run gives exactly the
 draws of an uninterrupted run. Each block is logged to the logger ``probmetric``.
 """
 
@@ -43,7 +43,10 @@ def check_folder(checkpoint: "str | Path | None", resume: bool) -> Path | None:
     """Return the folder; raise ValueError if it has blocks and ``resume`` is False."""
     if checkpoint is None:
         if resume:
-            raise ValueError("checkpoint must be a folder if resume=True, got None")
+            raise ValueError(
+                "checkpoint must be a folder if resume=True, got None. Pass the folder "
+                "of the stopped run."
+            )
         return None
     folder = Path(checkpoint)
     if not resume and any(folder.glob("block_*.npz")):
@@ -76,10 +79,10 @@ def run_blocks[S](
     """Run the blocks that are not in the folder yet; return all draws.
 
     ``advance(state, n, index)`` returns (state, values, statistics) for the next n
-    draws; ``plan`` is from ``plan_blocks``, ``folder`` from ``check_folder`` and
+    draws. ``plan`` is from ``plan_blocks``, ``folder`` from ``check_folder`` and
     ``run`` from ``describe``. The folder is locked until the run ends. Raises
-    ValueError if blocks belong to another run, cannot be read, or the folder is locked.
-    Raises OSError if a block cannot be written. Blocks that are already stored remain.
+    ValueError if the folder is locked, or if blocks belong to another run or cannot be
+    read. Raises OSError if a block cannot be written; stored blocks remain.
     """
     blocks: list[Block] = []
     done = 0

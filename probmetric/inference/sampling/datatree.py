@@ -25,7 +25,7 @@ from probmetric.provenance import versions
 from probmetric.typing import Array
 
 DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
-"""Axes of the quantities with these names."""
+"""Names of the axes of M and W after chain and draw."""
 
 OWN_MODEL = "own_model"
 
@@ -49,13 +49,13 @@ def to_datatree(
     """Return draws as a DataTree; see ``sample`` for names and axes.
 
     The data are stored in ``constant_data``, except the variables in ``observed``. The
-    log likelihood by observation (without learning rate or weights) is stored instead
-    of the total. If observations are not exchangeable (learning rate or weights other
-    than 1, or pairs that share points), the group has a second variable ``power``, the
-    difference between the total and the sum over observations. ArviZ's power scaling
-    adds both variables, and ``loo`` raises an error. If the draws have no total, the
-    group is ``pseudo_log_likelihood``. ``groups`` are ``prior``, ``prior_predictive``
-    and ``posterior_predictive``, with the axes of the posterior or of the observations.
+    log likelihood of each observation (without learning rate or weights) is stored
+    instead of the total. If observations are not exchangeable (learning rate or weights
+    other than 1, or pairs that share points), the group has a second variable
+    ``power``: the total minus the sum over observations. ArviZ's power scaling adds
+    both variables, and ``loo`` raises an error. If the draws have no total, the group
+    is ``pseudo_log_likelihood``. ``groups`` are ``prior``, ``prior_predictive`` and
+    ``posterior_predictive``, with the axes of the posterior or of the observations.
     """
     # The whole of ArviZ takes a second to import; only building a tree needs it.
     import arviz as az
@@ -116,7 +116,8 @@ def _posterior_dims(
     unknown = [name for name in dims if name not in values]
     if unknown:
         raise ValueError(
-            f"dims must only contain names of {list(values)}, got {unknown}"
+            f"dims must only contain names of {list(values)}, got {unknown}. Remove "
+            "the other names."
         )
     axes: dict[str, list[str]] = {}
     for name, value in values.items():
@@ -124,7 +125,8 @@ def _posterior_dims(
         if name in dims:
             if len(dims[name]) != n_axes:
                 raise ValueError(
-                    f"dims must be {n_axes} names for {name!r}, got {dims[name]!r}"
+                    f"dims must have {n_axes} names for {name!r} (axes after chain and "
+                    f"draw), got {dims[name]!r}."
                 )
             if len({"chain", "draw", *dims[name]}) < n_axes + 2:
                 raise ValueError(
@@ -138,7 +140,7 @@ def _posterior_dims(
 
 
 def _data_dims(data: PyTree, variables: Mapping[str, Array]) -> dict[str, list[str]]:
-    """Name the axes of points, pairs and features (equal names: equal lengths)."""
+    """Name the axes of points, pairs and features; equal names have equal lengths."""
     if isinstance(data, Distances):
         return {"D": ["point", "point_bis"]}
     shapes = {name: np.shape(value) for name, value in variables.items()}
@@ -167,7 +169,8 @@ def _feature_coords(
     )
     if sizes and sizes != {len(labels)}:
         raise ValueError(
-            f"feature_names must have length {sorted(sizes)}, got {len(labels)} names"
+            f"feature_names must have one name per feature, {sorted(sizes)}, got "
+            f"{len(labels)} names."
         )
     return {"feature": labels, "feature_bis": labels}
 

@@ -1,9 +1,8 @@
 """Problems with draws, and their remedies.
 
-The same list of problems is used by samplers and reports: divergences, saturated trees,
-low E-BFMI, copied chains, R-hat, effective sample sizes of the bulk and of the tails,
-draws that are not finite, and the k-hat of approximations. The statistics are computed
-by ArviZ.
+Samplers and reports use the same list of problems: divergences, saturated trees, low
+E-BFMI, copied chains, R-hat, effective sample sizes of the bulk and of the tails,
+non-finite draws, and k-hat of approximations. ArviZ computes the statistics.
 
 References
 ----------
@@ -28,13 +27,13 @@ from probmetric.inference.sampling.summary import (
 
 RHAT_MAX = 1.01
 ESS_PER_CHAIN = 100
-"""Effective draws per chain below which R-hat and errors are unreliable."""
+"""Minimum effective draws per chain for reliable R-hat and Monte Carlo errors."""
 
 BFMI_MIN = 0.3
 KHAT_MAX = 0.7
 
 UNDETERMINED = "undetermined"
-"""Attribute of draws: what the data do not determine, in words."""
+"""Attribute of draws: a description of what the data do not determine."""
 
 
 class Finding(NamedTuple):
@@ -61,14 +60,14 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
     Parameters
     ----------
     draws : DataTree
-        Result of ``sample``. For independent draws only ``khat`` is checked.
+        Result of ``sample``. For independent draws only the attribute ``khat`` is used.
     names : sequence of str, optional
         Quantities of the posterior to check. Default: all.
 
     Returns
     -------
     list of Finding
-        Each has ``name``, ``what`` is wrong, and ``advice``.
+        Each finding has a ``name``, ``what`` is wrong, and ``advice``.
 
     Examples
     --------

@@ -1,14 +1,14 @@
 """The No-U-Turn sampler as blocks of one compiled kernel.
 
-``block(state, data) -> (state, draws)`` is pure: the state includes position, step
-size, mass matrix, keys and iteration. A run can therefore be stopped between blocks,
-stored, and continued to the same draws. Warm-up uses the same kernel. The data are
-arguments, so a refit with equal shapes compiles nothing. (``numpyro.infer.MCMC.run``
-compiles on every call.) Positions are passed to NumPyro as one vector, together with
-the density and its gradient if they are available.
+``block(state, data) -> (state, draws)`` is a pure function. Its state includes
+position, step size, mass matrix, keys and iteration. A run can therefore be stopped
+between blocks, stored, and continued to the same draws. Warm-up uses the same kernel.
+The data are arguments, so a refit with equal shapes compiles nothing.
+(``numpyro.infer.MCMC.run`` compiles on every call.) NumPyro gets a position as one
+vector, with its density and gradient if these are known.
 
-NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in their common
-closure. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
+NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in a closure that
+both share. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
 """
 
 from collections.abc import Callable
@@ -35,16 +35,16 @@ from probmetric.inference.sampling.target import (
 from probmetric.typing import Array, Scalar
 
 type _Moved = tuple[HMCState, tuple[Arrays, Arrays]]
-"""A state, and the functionals and statistics of the draws before it."""
+"""A state, and functionals and statistics of the draws that led to this state."""
 
 type _Summed = tuple[HMCState, jax.Array, jax.Array, jax.Array]
-"""A state; leapfrog steps in total and of the largest tree; whether any diverged."""
+"""A state; leapfrog steps, in total and of the largest tree; True if one diverged."""
 
 N_CANDIDATES = 16
 """Starting points tried per chain; the first with finite density is used."""
 
 OVERDISPERSED = 2.0
-"""Standard deviation of starting points, relative to a Gaussian start."""
+"""Standard deviation of starting points, relative to the Gaussian start."""
 
 
 class Settings(NamedTuple):
@@ -68,10 +68,10 @@ def kernel(
 ) -> tuple[Callable[..., HMCState], Callable[..., HMCState]]:
     """Return NumPyro's (init, sample) as functions of arrays only.
 
-    Positions are vectors; ``unravel`` converts them to positions of the target.
-    ``init(key, position, data) -> state`` must be traced before
-    ``sample(state, (data,)) -> state`` in the same program. A ``ParamInfo`` is a
-    position with its potential energy and gradient.
+    Positions are vectors, which ``unravel`` converts to positions of the target. In the
+    same program, ``init(key, position, data) -> state`` must be traced before
+    ``sample(state, (data,)) -> state``. A ``ParamInfo`` is a position with its
+    potential energy and gradient.
     """
 
     def potential(data: PyTree) -> Callable[[jax.Array], Scalar]:
@@ -103,7 +103,7 @@ def _ravel(position: PyTree) -> Array:
 
 
 def _first(start: Start, key: jax.Array) -> Array:
-    """Draw a starting point: over-dispersed noise, or uniform on (-2, 2)."""
+    """Draw a starting point: from the widened Gaussian, or uniform on (-2, 2)."""
     if isinstance(start, Gaussian):
         shape, dtype = start.factor.shape[1:], start.factor.dtype
         return OVERDISPERSED * jax.random.normal(key, shape, dtype)
@@ -127,9 +127,9 @@ def init(
     """Return the initial state of all chains, with a leading axis of chains.
 
     With a Gaussian start (and a ``whitened`` target), chains start at over-dispersed
-    draws from it, as vectors. Only the shapes of a position are used. The potential
-    energy of a chain is not finite if no starting point had a finite density and
-    gradient.
+    draws from the Gaussian. If ``start`` is a position, only its shapes are used. The
+    potential energy of a chain is not finite if no starting point of the chain has a
+    finite density and gradient.
     """
     noise = isinstance(start, Gaussian)
     _, unravel = ravel_pytree(jnp.diagonal(start.factor) if noise else start)
@@ -162,10 +162,10 @@ def block(
 ) -> tuple[HMCState, Arrays, Arrays]:
     """Advance every chain by ``n_draws`` draws of ``settings.thin`` iterations.
 
-    Returns the state, the functionals and the statistics (ArviZ's names). Their arrays
-    have ``size`` draws, zero from ``n_draws`` on, because the last block can be
-    shorter. n_steps counts leapfrog steps (gradients) per draw; tree_depth is the
-    maximum over its iterations. ``vectorized`` runs the chains in parallel (``vmap``).
+    Returns the state, the functionals and the statistics (ArviZ's names). The arrays
+    have ``size`` draws and are zero from ``n_draws`` on, because the last block can be
+    shorter. n_steps counts leapfrog steps (gradients) per draw. tree_depth is the
+    maximum over its iterations. ``vectorized`` runs the chains by ``vmap``.
     """
     shape = jax.tree.map(lambda leaf: leaf[0], state.z)
     _, unravel = ravel_pytree(shape)

@@ -1,11 +1,10 @@
 """``Laplace``: independent draws from a Gaussian at the mode, with a k-hat.
 
-With u the mode and H the Hessian of the log density at u, the approximation is N(u,
-(-H)⁻¹). -H must be positive definite: a posterior that is flat along a direction
-(rotations of a map W under a flat prior) has no Laplace approximation. The Pareto shape
-k-hat of the importance weights p(u)/q(u) measures the quality of the approximation.
-If k-hat is below 0.7, importance weights can correct the approximation. Above 0.7 they
-cannot.
+Let u be the mode and H the Hessian of the log density at u. The approximation is N(u,
+(-H)⁻¹), which requires a positive definite -H. A posterior that is flat along a
+direction (rotations of a map W under a flat prior) has no Laplace approximation. The
+Pareto shape k-hat of the importance weights p(u)/q(u) measures the quality of the
+approximation. Importance weights can correct it only if k-hat is below 0.7.
 
 References
 ----------
@@ -44,7 +43,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Scalar
 
 WHOLE, BLOCK = 256, 64
-"""Largest Hessian computed at once; larger ones are computed in blocks of rows."""
+"""Largest Hessian computed at once; a larger Hessian is computed in row blocks."""
 
 
 # It runs once, so a shorter compilation is worth more than faster code.
@@ -81,7 +80,7 @@ def _draw(
     def draw(e: Float[Array, "m"]) -> tuple[Arrays, Array]:
         position = gaussian_draw(gaussian, e)
         # log q = -‖e‖²/2 up to a constant. For a factor with fewer columns than rows,
-        # both densities are those on mean + span(factor).
+        # both densities are densities on mean + span(factor).
         log_weight = target.log_density(position, data) + 0.5 * jnp.sum(e**2)
         return report(target, position, data), log_weight
 
@@ -94,7 +93,7 @@ def laplace_fit(
 ) -> Gaussian:
     """Find a local mode by L-BFGS, and return the Gaussian defined by the Hessian.
 
-    Raises ValueError without convergence, or if the Hessian is not negative definite.
+    Raises ValueError if L-BFGS does not converge, or H is not negative definite.
     """
     fit = lbfgs(target.log_density, start, data, max_steps=max_steps)
     result = Result(int(fit.result))
@@ -121,12 +120,12 @@ class Laplace:
     Parameters
     ----------
     max_steps : int, default=2000
-        Maximum number of L-BFGS iterations in the search for the mode. It is not used
-        if the estimator has computed the Gaussian.
+        Maximum number of L-BFGS iterations in the search for the mode. Not used if the
+        estimator has computed the Gaussian.
     khat : bool, default=True
-        Whether to compute the diagnostic k-hat. If k-hat is below 0.7, the draws are
-        close to the exact posterior: importance weights can correct the difference. By
-        default, ``posterior_metric("prediction")`` does not report k-hat.
+        Whether to compute k-hat. If k-hat is below 0.7, the draws are close to the
+        exact posterior, and importance weights can correct the difference. By default,
+        ``posterior_metric("prediction")`` does not report k-hat.
 
     Examples
     --------
@@ -175,8 +174,7 @@ def pareto_khat(log_weight: np.ndarray) -> float:
     """Return the Pareto shape of importance weights, given their logs (n,).
 
     The result is infinite if a weight is infinite or NaN, because the approximation
-    misses part of the target. It is 0 if all weights are equal up to rounding (no
-    tail).
+    misses part of the target. The result is 0 if all weights are equal up to rounding.
     """
     # ArviZ's statistics take a second to import and only approximations need them.
     from arviz_stats.base.array import array_stats

@@ -1,8 +1,7 @@
 """Metrics from draws, one per draw; the chains are concatenated.
 
-The module of each learner has a function ``metrics(draws)`` that uses these.
-``registry.MODELS`` has the name of this function, for stored draws, the command line
-and the estimators.
+The module of each learner has a function ``metrics(draws)`` that uses these functions.
+``registry.MODELS`` contains its name for stored draws, commands and estimators.
 """
 
 import numpy as np
@@ -50,7 +49,7 @@ def mahalanobis(
     *,
     rank: int | None = None,
 ) -> list[Mahalanobis]:
-    """Return one metric per draw of M, of ``rank``; given b, with P(same)."""
+    """Return one metric per draw of M, of rank ``rank``; with ``b`` also P(same)."""
     factors = _factors(M)[:, :rank]
     half = np.asarray(0.5)
     links = [None] * len(M) if b is None else [Link(np.asarray(v), half) for v in b]

@@ -44,8 +44,8 @@ class NUTS:
         Number of warm-up iterations. Default: 300 if the chains start from a Laplace
         approximation (a Gaussian start), otherwise 1000.
     target_accept : float in (0, 1), default=0.8
-        Target of the mean acceptance probability. Use a larger value (0.95) for smaller
-        steps if draws diverge.
+        Target of the mean acceptance probability. If draws diverge, a larger value
+        (0.95) makes the steps smaller.
     max_tree_depth : int, default=10
         Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
     adapt_mass : bool, optional
@@ -54,16 +54,16 @@ class NUTS:
         covariance of a Gaussian start is used as the initial inverse mass matrix.
     dense_mass : bool, optional
         Whether the mass matrix is dense instead of diagonal. Default: True with a
-        Gaussian start, which is also used to whiten the coordinates.
+        Gaussian start, which also whitens the coordinates.
     thin : int, default=1
-        Number of iterations for each draw. Only the last of them is stored.
+        Number of iterations per draw. Only the last iteration is stored.
     block_size : int, default=100
         Number of draws in each compiled call and in each checkpoint file.
     vectorized : bool, default=False
         Whether to run the chains in parallel by ``vmap``. On a CPU this is usually
         slower, because all chains wait for the longest tree.
     checkpoint : path, optional
-        Folder to store finished blocks, so that a stopped run can be resumed.
+        Folder for finished blocks, with which a stopped run can be resumed.
     resume : bool, default=False
         Whether to continue from the blocks in ``checkpoint``. The draws are the same as
         in an uninterrupted run.
@@ -109,10 +109,10 @@ class NUTS:
         """Draw from a posterior. Check the draws with ``warn_of_trouble``.
 
         Use module-level functions in ``posterior.target``, because the compiled kernel
-        is cached by target. With a Gaussian start, chains start at draws from it with
-        twice the standard deviation. With a position, they start uniformly on (-2, 2).
-        Raises ValueError if the Gaussian is singular, no starting point has a finite
-        density and gradient, or ``checkpoint`` has blocks of another run.
+        is cached by target. With a Gaussian start, chains start at draws from the
+        Gaussian with twice its standard deviation. With a position, chains start
+        uniformly on (-2, 2). Raises ValueError if the Gaussian is singular, no starting
+        point has a finite density and gradient, or ``checkpoint`` contains another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
@@ -150,8 +150,8 @@ class NUTS:
             ) -> tuple[HMCState, Arrays, Arrays]:
                 return block(target, settings, size, state, n, data, self.vectorized)
 
-            # The density reveals a changed model with the same name. Six digits are
-            # equal on all machines.
+            # The density reveals a changed model with the same name. Six of its digits
+            # are equal on all machines.
             energy = [f"{-e:.6g}" for e in np.asarray(state.potential_energy)]
             values, statistics = run_blocks(
                 advance,
@@ -190,7 +190,8 @@ def _check_factor(factor: Float[np.ndarray, "k m"]) -> None:
     if flat or not square:
         raise ValueError(
             "start: the covariance must have full rank, got a "
-            f"{'singular ' if flat else ''}factor of shape {factor.shape}"
+            f"{'singular ' if flat else ''}factor of shape {factor.shape}. Pass a "
+            "Gaussian with a factor of full rank."
         )
 
 

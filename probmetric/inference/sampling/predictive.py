@@ -21,11 +21,11 @@ from probmetric.inference.sampling.target import (
 from probmetric.typing import Array
 
 BATCH = 100
-"""Draws per batch; larger batches take more memory and the same time."""
+"""Draws per batch; larger batches take more memory and are not faster."""
 
 
 def plain(call: Call) -> Call:
-    """Return a model with learning rate and data weights (``w``) 1."""
+    """Return the model with learning rate 1 and data weights (``w``) 1."""
     data, kwargs = call.args[0], call.kwargs
     if getattr(data, "w", None) is not None and hasattr(data, "_replace"):
         data = data._replace(w=jax.tree.map(np.ones_like, data.w))
@@ -35,7 +35,7 @@ def plain(call: Call) -> Call:
 
 
 def prior_draws(call: Call, n: int, *, seed: int) -> dict[str, np.ndarray]:
-    """Return n prior draws (1, n, ...) of every NumPyro site, also the observed."""
+    """Return n prior draws (1, n, ...) of every NumPyro site, also observed sites."""
     draws = _prior(call, n, np.int64(seed))
     return {name: np.asarray(value)[None] for name, value in draws.items()}
 

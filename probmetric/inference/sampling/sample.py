@@ -2,7 +2,7 @@
 
 ``sample`` accepts every NumPyro model (of the package or of a user) and every
 ``Target`` (a log density of unconstrained arrays, such as LCA's pooled density). NUTS
-runs in blocks of one compiled kernel (``sampling.kernel``): a second fit with the same
+runs in blocks of one compiled kernel (``sampling.kernel``). A second fit with the same
 shapes compiles nothing, and a long run can be resumed.
 """
 
@@ -69,11 +69,11 @@ def sampler_of[S](method: object, kinds: tuple[type[S], ...] = SAMPLERS) -> S:
 
 
 TARGET_ACCEPT = 0.95
-"""Acceptance of "nuts" in ``careful``: funnels, long tails and rotations."""
+"""Target acceptance of "nuts" in ``careful``, for funnels, long tails and rotations."""
 
 
 def careful(method: NutsOrLaplace | str) -> NUTS | Laplace:
-    """Return NUTS or Laplace; the name "nuts" takes the small steps of hard targets."""
+    """Return NUTS or Laplace; "nuts" selects NUTS with small steps for hard targets."""
     sampler = sampler_of(method, (NUTS, Laplace))
     if isinstance(method, str) and isinstance(sampler, NUTS):
         return NUTS(target_accept=TARGET_ACCEPT)
@@ -110,30 +110,28 @@ def sample(
     ----------
     model : callable or Target
         NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``. If
-        the model has an attribute ``prepare``, this function is applied to the data
-        first.
+        the model has a function ``prepare``, it is first applied to the data.
     data : pytree of arrays
         Data of the model, including the observations.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
         Sampler, or its name for default settings. NUTS is exact up to Monte Carlo
-        error. SVI and Laplace are approximations. They return independent draws in one
-        chain, with the diagnostic k-hat.
+        error. SVI and Laplace are approximations. SVI and Laplace return independent
+        draws in one chain, with the diagnostic k-hat.
     seed : int, default=0
         Seed of the draws. The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
         Arguments of the model after the data. Python numbers are compiled as constants.
         Use arrays for values that change between calls.
     kwargs : mapping, optional
-        Keyword arguments of the model, such as ``learning_rate`` or ``batch`` (only for
-        SVI).
+        Keyword arguments of the model, such as ``learning_rate``. Only SVI supports
+        ``batch``, the number of observations per step.
     prior, options : optional
-        ``prior`` is the first of ``args``, and ``options`` is another name for
-        ``kwargs``.
+        ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Laplace approximation in unconstrained coordinates (``Gaussian``), or an
-        unconstrained position. Required for a ``Target``. NUTS and SVI use a Gaussian
-        to whiten the coordinates, and only the shapes of a position. Laplace draws from
-        a Gaussian, and searches for the mode from a position.
+        unconstrained position. A ``Target`` requires a start. NUTS and SVI whiten the
+        coordinates by a Gaussian, and use only the shapes of a position. Laplace draws
+        from a Gaussian, and searches for the mode from a position.
     n_draws : int, default=1000
     n_chains : int, optional
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return
@@ -146,28 +144,30 @@ def sample(
     coords : mapping of str to sequence, optional
         Labels along other axes, for example ``{"group": ["a", "b"]}``.
     identified : sequence of str, optional
-        Quantities for which NUTS computes R-hat and effective sample sizes. Omit
-        quantities that are not identified. For a linear map W that is identified only
-        up to rotation, use M = WᵀW instead. Default: all.
+        Quantities for which R-hat and effective sample sizes of NUTS are checked. Omit
+        quantities that are not identified. For example, a linear map W is identified
+        only up to rotation, and M = WᵀW is identified. Default: all.
     log_likelihood : bool, default=False
         Whether to store the log likelihood of every observation under every draw
-        (n_chains × n_draws × n_observations numbers). ``loo`` requires it. The stored
+        Whether to store the log likelihood of every observation under every draw
+        (n_chains × n_draws × n_observations numbers), which ``loo`` requires. The
         values ignore the learning rate and data weights. If the learning rate or a
         weight is not 1, or if pairs share points, observations are not exchangeable.
         The group then has a second variable ``power``, and ``az.loo`` raises an error.
         Only for NumPyro models.
     log_prior : bool, default=True
         Whether to store the log prior density of each site, and the log likelihood of
-        all data, under every draw. ``az.psense_summary`` requires them. A ``Target``
-        needs ``parts`` for this.
+        Whether to store the log prior density of each site, and the log likelihood of
+        all data, under every draw. ``az.psense_summary`` requires both, and a
+        ``Target`` needs ``parts``.
     predictive : bool, default=False
         Whether to simulate observations under every draw, and store them as
-        ``posterior_predictive``. It uses as much memory as the log likelihood, and one
-        more compilation. Only for NumPyro models.
+        ``posterior_predictive``. This requires one more compilation, and as much memory
+        as the log likelihood. Only for NumPyro models.
     prior_draws : int, optional
-        Number of draws from the prior. Draws are stored as ``prior``, and observations
-        simulated from them as ``prior_predictive``. It uses one or two more
-        compilations. Only for NumPyro models with proper priors. Default: none.
+        Number of draws from the prior, stored as ``prior``. Observations simulated from
+        these draws are stored as ``prior_predictive``. Requires one or two more
+        compilations. Only for NumPyro models with proper priors. Default: no draws.
     dtype : {"float64", "float32"}, default="float64"
         Floating-point precision. It is set only during this call.
     progress : bool, optional
@@ -204,7 +204,8 @@ def sample(
     if isinstance(model, Target):
         if start is None:
             raise ValueError(
-                "start must be a position or Gaussian for a Target, got None"
+                "start must be a position or Gaussian for a Target, got None. Pass "
+                "start=..."
             )
         for name, value in {
             "log_likelihood": log_likelihood,
@@ -212,11 +213,14 @@ def sample(
             "prior_draws": prior_draws,
         }.items():
             if value:
-                raise ValueError(f"{name} must not be set for a Target, got {value}")
+                raise ValueError(
+                    f"{name} must not be set for a Target, got {value}. Omit {name}, "
+                    "or use a NumPyro model."
+                )
         if args or prior is not None or options:
             raise ValueError(
-                "prior, options must not be set for a Target, got "
-                f"{prior!r}, {options!r} and args {args!r}. Pass them in its data."
+                "prior, options and args must not be set for a Target, got "
+                f"{prior!r}, {options!r} and {args!r}. Put these values into data."
             )
     if prior_draws is not None:
         prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)
@@ -289,8 +293,8 @@ def _closed_form(model: Model | Target, args: Args, kwargs: Kwargs) -> Posterior
     """Return the posterior from a model's closed form, or None.
 
     ``model.closed_form`` is the string "module:function", because models do not import
-    inference. Its posterior has a faster density of the same sites, and starts at the
-    mode.
+    inference. The posterior has a faster density of the same sites, and its mode as
+    start.
     """
     name = getattr(model, "closed_form", None)
     if name is None or len(args) < 2:

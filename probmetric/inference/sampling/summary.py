@@ -13,7 +13,7 @@ import xarray as xr
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20
-"""Moves required to compare two chains: independent coin tosses agree once in 2²⁰."""
+"""Changes required to compare two chains; two series of 20 coin tosses may agree."""
 
 
 def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:

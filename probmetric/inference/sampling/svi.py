@@ -1,8 +1,8 @@
 """``SVI``: independent draws from a variational guide, with a k-hat.
 
 The guide is one of NumPyro's automatic guides, fitted by Adam on the evidence lower
-bound, in blocks of one compiled update. A guide is an approximation: for LCA only
-normalizing flows have a k-hat below 0.7. Use it for speed and for large data
+bound, in blocks of one compiled update. A guide is an approximation. For LCA, only
+normalizing flows have a k-hat below 0.7. Use a guide for speed and for large data
 (``batch``), not as a reference.
 """
 
@@ -57,13 +57,13 @@ GUIDES = (
     "AutoMultivariateNormal",
     "AutoNormal",
 )
-"""Guides with a density. AutoDelta has none; see ``Laplace``."""
+"""Guides with a density. AutoDelta has no density; use ``Laplace`` instead."""
 
 N_BLOCKS = 20
 
 
 def target_model(target: Target, prototype: PyTree) -> Callable[[PyTree], None]:
-    """Write a target as a (cached) NumPyro model with one flat latent site."""
+    """Convert a target to a (cached) NumPyro model with one flat latent site."""
     leaves, tree = jax.tree.flatten(prototype)
     return _target_model(target, tree, tuple((a.shape, a.dtype) for a in leaves))
 
@@ -87,7 +87,7 @@ def _target_model(
 class Bound(infer.Trace_ELBO):
     """NumPyro's evidence lower bound, with terms added in the order of the sites.
 
-    NumPyro adds them in the order of a set, which differs between processes.
+    NumPyro adds the terms in the order of a set, which differs between processes.
     """
 
     def loss(
@@ -219,8 +219,8 @@ class SVI:
     ) -> Draws:
         """Fit a guide to a target, and draw ``n_chains * n_draws`` ≥ 100 in one chain.
 
-        A Gaussian ``posterior.start`` whitens
-        the coordinates of the guide. Only the shapes of a position are used.
+        A Gaussian ``posterior.start`` whitens the coordinates of the guide. If it is a
+        position, only its shapes are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -248,10 +248,10 @@ class SVI:
     ) -> Draws:
         """Fit a guide to the sites of a NumPyro model, and draw from the guide.
 
-        ``kwargs`` may have a subsample size (``batch``); ``full_kwargs`` are used for
-        the draws and the k-hat. The attributes have khat, guide and elbo (mean over the
-        last 5% of the steps). Raises ValueError for fewer than 100 draws (k-hat needs a
-        tail), or NaN.
+        ``kwargs`` may contain a subsample size (``batch``). ``full_kwargs`` are used
+        for the draws and the k-hat. The attributes are khat, guide and elbo (mean over
+        the last 5% of the steps). Raises ValueError for NaN, or for fewer than 100
+        draws, which are too few for the k-hat.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs

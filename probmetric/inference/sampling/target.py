@@ -1,11 +1,11 @@
 """``Target``: a log density of unconstrained arrays, and the quantities to report.
 
-``MODEL`` is the target of a NumPyro model and its arguments (``Call``). It maps every
-latent site to the real line (NumPyro's bijections, with Jacobians) and reports every
-latent and deterministic site. Arrays are arguments of the compiled functions. Python
-numbers, strings and None among the model's arguments are static, because the model can
-branch on them (a flat prior is ``lam=0``). A model is compiled once for arguments with
-the same shapes.
+``MODEL`` is the target of a NumPyro model and its arguments (``Call``). ``MODEL`` maps
+every latent site to the real line (NumPyro's bijections, with Jacobians) and reports
+every latent and deterministic site. Arrays are arguments of the compiled functions.
+Python numbers, strings and None among the model's arguments are static, because a model
+can branch on their values (``lam=0`` is a flat prior). Arguments with the same shapes
+and static values share one compilation.
 """
 
 import math
@@ -67,13 +67,13 @@ class Target(NamedTuple):
         ``position``, up to a constant. A position is a pytree of unconstrained arrays.
     functionals : callable
         ``functionals(position, data)`` computes the quantities to report, as a dict of
-        arrays. They should be identified, because R-hat and effective sample sizes are
-        computed for them.
+        arrays. Report identified quantities, because R-hat and effective sample sizes
+        are computed from the result.
     parts : callable, optional
         ``parts(position, data)`` computes the scalars (log prior by site, log
-        likelihood). Power scaling uses them. The log prior is in the coordinates of the
-        model, without the Jacobian of the transformation to ``position``. The log
-        likelihood includes the learning rate and weights.
+        likelihood) for power scaling. The log prior is in the coordinates of the model,
+        without the Jacobian of the transformation to ``position``. The log likelihood
+        includes the learning rate and weights.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def whitened(target: Target) -> Target:
 
 
 def cast[T](tree: T, dtype: str | np.dtype) -> T:
-    """Put a tree on the device, floats as dtype, cast on the host without compiling."""
+    """Put a tree on the device, with floats as ``dtype``, without compiling."""
 
     def convert(leaf: ArrayLike) -> ArrayLike:
         if type(leaf) in (bool, int, float, str):
@@ -240,7 +240,7 @@ def is_double(dtype: str) -> bool:
 
 
 MOST_DRAWS = 10**7
-"""Largest number of draws per chain, and of chains: more do not fit in memory."""
+"""Largest number of draws per chain, and of chains, because memory is limited."""
 
 
 def counts(
@@ -306,7 +306,7 @@ def call_of(
 
 
 class _Fixed(NamedTuple):
-    """A static argument with its type, as 1 == 1.0 == True."""
+    """A static argument with its type, because 1 == 1.0 == True in Python."""
 
     kind: type
     value: Hashable
@@ -319,9 +319,9 @@ def _static(leaf: object) -> _Fixed | None:
 @jax.tree_util.register_pytree_node_class
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A NumPyro model and its arguments: a pytree of the arrays among them.
+    """A NumPyro model with its arguments, as a pytree of the arrays in the arguments.
 
-    The model and the Python values among its arguments are static.
+    The model and the Python values in the arguments are static.
     """
 
     model: Model
@@ -427,6 +427,7 @@ def _prototype(call: Call) -> Arrays:
     if not position or not observed:
         raise ValueError(
             "model must contain latent and observed sites, got latent sites "
-            f"{sorted(position)} and {'some' if observed else 'no'} observed sites"
+            f"{sorted(position)} and {'some' if observed else 'no'} observed sites. "
+            "Add numpyro.sample sites (with obs=... for the data)."
         )
     return position

@@ -1,11 +1,11 @@
 """Storage of pointwise log likelihoods, if the observations are exchangeable.
 
 ArviZ's ``loo`` assumes that the group ``log_likelihood`` has one variable with the log
-likelihoods of exchangeable observations. This assumption is wrong for pairs that share
-points, and for a tempered likelihood. In these cases the group has a second variable,
-``power``. The sum of both variables is the log likelihood of the posterior, as needed
-for power scaling. ``loo`` raises an error for two variables. Bootstrap draws have no
-posterior density, and their log likelihoods are in the group ``pseudo_log_likelihood``.
+likelihoods of exchangeable observations. Pairs that share points and tempered
+likelihoods violate this assumption. Their group has a second variable, ``power``. The
+sum of both variables is the log likelihood of the posterior, which power scaling needs.
+``loo`` raises an error for two variables. Bootstrap draws have no posterior density,
+and their group is ``pseudo_log_likelihood``.
 """
 
 import json
@@ -17,17 +17,18 @@ import xarray as xr
 LIKELIHOOD, PSEUDO = "log_likelihood", "pseudo_log_likelihood"
 
 POINTS = "point_log_likelihood"
-"""Group of terms by point: the density of its pairs, with its effect integrated out.
+"""Group with one term per point: the density of its pairs, without its effect.
 
-Points are the units of pairs that share points. Each pair is in two terms, so the terms
-do not sum to the log likelihood.
+The effect of the point is integrated out. If pairs share points, points are the
+exchangeable units. Each pair is in two terms, so the terms do not sum to the log
+likelihood.
 """
 
 
 def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
     """Return the reason why observations are not exchangeable, or None.
 
-    ``points``: observations are points with their pairs.
+    With ``points=True``, an observation is a point with its pairs.
     """
     constant = draws["constant_data"] if "constant_data" in draws.children else {}
     if not points and "i" in constant and "j" in constant:
@@ -46,13 +47,13 @@ def no_unit(draws: xr.DataTree, *, points: bool = False) -> str | None:
     if not np.all(np.asarray(rates) == 1):
         return (
             f"learning_rate must be 1 for loo, got {rate}. With another value loo "
-            "does not predict single observations"
+            "does not predict single observations. Sample with learning_rate=1."
         )
     w = np.asarray(constant["w"]) if "w" in constant else np.ones(1)
     if not np.all(w == 1):
         return (
             f"w must be 1 for loo, got {w.min():g} to {w.max():g}. A weighted "
-            "observation cannot be left out"
+            "observation cannot be left out. Sample without weights."
         )
     return None
 

@@ -29,8 +29,8 @@ def warn_of_trouble(
 ) -> None:
     """Warn for each finding of ``diagnostics``.
 
-    The attributes ``khat``, ``method`` and ``undetermined`` are used. ``feature_names``
-    and ``dims`` name entries.
+    ``khat``, ``method`` and ``undetermined`` are read from the attributes of ``drawn``.
+    ``feature_names`` and ``dims`` name entries in the warnings.
     """
     table = xr.Dataset(
         {

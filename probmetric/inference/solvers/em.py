@@ -4,9 +4,8 @@ The model supplies one pure function ``step(params, data) -> (new_params, object
 where the objective is evaluated at ``params``. EM cannot decrease the objective. A
 decrease larger than rounding is returned as ``Result.DECREASED``.
 
-Stopping. EM converges linearly with a rate ρ, so the gain of the last step can be much
-smaller than the gap to the optimum (385 times smaller at ρ = 0.9987). The stopping rule
-uses the estimated gap,
+EM converges linearly with a rate ρ, so the gain of the last step can be much smaller
+than the gap to the optimum (by 385 times at ρ = 0.9987). EM stops by the estimated gap,
 
     gap ≈ gain / (1 - ρ²),    ρ = ‖step_t‖ / ‖step_{t-1}‖,                        (1)
 
@@ -30,10 +29,10 @@ from probmetric.precision import numpy_in_numpy_out, to_numpy
 from probmetric.typing import Array, ArrayLike, Scalar
 
 ROUNDING = 1e3
-"""A decrease of the objective below ROUNDING · eps · |objective| is rounding."""
+"""A decrease of the objective below ROUNDING · eps · |objective| is ignored."""
 
 ROOM = 1000
-"""Length of the trace within the program, for all smaller ``max_steps``."""
+"""Length of the trace in the compiled program, which all smaller limits share."""
 
 
 class _State(NamedTuple):
@@ -63,7 +62,7 @@ def run_em[P, D](
         ``step(params, data) -> (new_params, objective_at_params)``. Use a module-level
         pure function, because it is static for compilation.
     params : pytree of arrays
-        Start.
+        Starting values.
     data : pytree of arrays
         Second argument of ``step``.
     max_steps : int, default=1000
@@ -143,8 +142,8 @@ def _updated(
 ) -> _State:
     """Return the state after a step to ``theta``; ``objective`` is before the step."""
     after = jnp.linalg.norm(theta - state.theta)
-    # The objective of ``theta`` is available at the next step: the gain is that of the
-    # step before.
+    # The objective of ``theta`` is computed in the next step. The gain is therefore the
+    # gain of the previous step.
     gain = objective - state.objective
     if eps is None:
         eps = float(jnp.finfo(theta.dtype).eps)
@@ -208,7 +207,7 @@ def run_em_passes[P](
     max_steps: int = 1000,
     tol: ArrayLike | None = None,
 ) -> Fit:
-    """Run EM with steps on the host in float64; one more step for the objective."""
+    """Run EM with steps in NumPy float64, and one more step for the final objective."""
     (max_steps,) = check_counts(max_steps=max_steps)
     float_eps = float(np.finfo(float).eps)
     limit = float_eps**0.5 if tol is None else float(np.asarray(tol))

@@ -44,10 +44,10 @@ def lbfgs[P, D](
     """Maximize ``objective(params, data)`` over a pytree of unconstrained arrays.
 
     ``objective`` is a module-level pure function, static for compilation. The
-    iterations stop after two in a row that each increase the objective by less than
-    ``tol`` (nats, for a log density) or by no more than rounding. This rule depends
-    neither on constants of the density, which grow with the number of parameters, nor
-    on their units. The result is a local optimum. ``n_evaluations`` counts evaluations
+    iterations stop if two in a row increase the objective by less than ``tol`` (nats,
+    for a log density) or by no more than rounding. This rule does not depend on
+    constants of the density, which grow with the number of parameters, or on units of
+    the parameters. The result is a local optimum. ``n_evaluations`` counts evaluations
     of value and gradient.
     """
     # Transfer once, not at every evaluation; flat parameters stay on the host.
@@ -76,9 +76,9 @@ def climb(
     tol: float,
     whitened: bool = False,
 ) -> Fit:
-    """Maximize a function of an array (q,) as ``lbfgs`` does, on the host.
+    """Maximize a function of an array (q,) on the host, as ``lbfgs`` does.
 
-    The first step has length 1, or with ``whitened`` the length of the gradient.
+    The first step has length 1, or the length of the gradient if ``whitened``.
     """
     (max_steps,) = check_counts(max_steps=max_steps)
     dtype, trace, converged = start.dtype, [], False

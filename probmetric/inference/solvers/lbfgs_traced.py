@@ -26,7 +26,7 @@ from probmetric.typing import Array, Scalar
 
 MEMORY = 12
 SUFFICIENT = 1e-4
-"""Required decrease, as a fraction of that predicted by the slope."""
+"""Required decrease, as a share of the decrease that the slope predicts."""
 
 HALVINGS = 40
 
@@ -89,8 +89,8 @@ def minimize(
     Parameters
     ----------
     value_and_gradient : callable
-        Function of a point (q,). Convergence is fastest in coordinates with a Hessian
-        near the identity.
+        Function of a point (q,). Convergence is fastest if the Hessian is near the
+        identity.
     start : array of shape (q,)
         A point with a finite value.
     max_steps : int
@@ -101,8 +101,8 @@ def minimize(
     Returns
     -------
     Minimum
-        ``result`` is ``Result.MAX_STEPS`` also if no step along the direction decreases
-        the value by more than rounding.
+        ``result`` is ``Result.MAX_STEPS`` at the step limit, and if no step along the
+        direction decreases the value by more than rounding.
 
     Examples
     --------

@@ -59,8 +59,8 @@ class Fit(NamedTuple):
     result : array of shape (), int
         A ``Result`` code.
     n_steps, n_evaluations : array of shape (), int
-        Number of steps of the solver, and number of evaluations of the EM step, or of
-        value and gradient.
+        Number of steps of the solver. Number of evaluations of the EM step, or of value
+        and gradient.
     trace : array of shape (max_steps,)
         Objective after each step, NaN after the last step.
 

@@ -1,8 +1,9 @@
 """Triplet comparisons: symbols and derivations.
 
 The symbols are defined in ``models.triplet_comparisons``: differences δ_ik of the K
-alternatives of triplet i, squared distances D_ik and P of its Eqs. (1), (2), responses
-y_i, data weights w_i, learning rate η, lapse rate ε, prior W ~ N(W₀, c²/λ) by entry.
+alternatives of triplet i, squared distances D_ik and probabilities P of its Eqs. (1)
+and (2), responses y_i, data weights w_i, learning rate η, lapse rate ε, and the prior W
+~ N(W₀, c²/λ) by entry.
 
 In reading order:
 

@@ -9,25 +9,25 @@ minus the Hessian in vec W, row by row, is
 
     H = 4 Σ_ikl C_ikl vec g_ik vec g_ilᵀ - I ⊗ 2 Σ_ik r_ik δ_ik δ_ikᵀ + τI.          (2)
 
-as ∂a/∂ log P = a (1 - a). Raters who differ add rows and columns for log s_r: with
-√s_r δ for δ, and t_ik = s_r D_ik, the sums over their responses i are
+because ∂a/∂ log P = a (1 - a). Raters who differ add rows and columns for log s_r. With
+√s_r δ instead of δ, and t_ik = s_r D_ik, their entries are sums over the responses i of
+r:
 
     Σ_ikl 2C_ikl t_il vec g_ik - 2 Σ_ik r_ik vec g_ik    and
-    Σ_ikl C_ikl t_ik t_il - Σ_ik r_ik t_ik,                                        (5)
+    Σ_ikl C_ikl t_ik t_il - Σ_ik r_ik t_ik.                                        (5)
 
-and those for z follow by log s = ωBz, plus I of their prior. A learned lapse rate adds
-a row and a column for u. With v_i = ηw_i a_i (1 - a_i) and ∂a/∂u = -a (1 - a), their
-entries are
+The entries for z follow from log s = ωBz, and the prior of z adds I. A learned lapse
+rate adds a row and a column for u. With v_i = ηw_i a_i (1 - a_i) and ∂a/∂u = -a (1 -
+a), the entries for W and u are
 
     2W Σ_ik v_i e_ik δ_ik δ_ikᵀ    and    ε (1 - ε) (Σ_i ηw_i + α + β) - Σ_i v_i,    (4)
 
-and Σ_ik v_i e_ik t_ik for log s_r.
-
-The rows of C_i sum to 0, so the sum runs over k, l ≥ 1 with
-g_ik - g_i0 instead of g_ik.
+and Σ_ik v_i e_ik t_ik for log s_r. The rows of C_i sum to 0. The sums therefore run
+over k, l ≥ 1 with g_ik - g_i0 instead of g_ik.
 
 The certificate of a mode is the gap in nats between the maximum of the local quadratic
-model and the value. With g the gradient, and H positive definite, the gap is
+model and the value of the log density. With the gradient g and a positive definite H,
+the gap is
 
     ½ gᵀH⁻¹g.                                                                      (3)
 
@@ -57,10 +57,10 @@ from probmetric.precision import native_arrays
 from probmetric.typing import Array
 
 MAX_PARAMETERS = 10_000
-"""Largest p·d for second derivatives: matrices of 800 MB."""
+"""Largest p·d for second derivatives; their matrices need 800 MB."""
 
 BLOCK_ENTRIES = 1 << 22
-"""Entries of a block of g_i in the Hessian (32 MiB)."""
+"""Number of entries of g_i that the Hessian processes at once (32 MiB)."""
 
 
 def hessian(
@@ -131,9 +131,10 @@ def gap(
 ) -> float:
     """Estimate how far the log density is below its local maximum, Eq. (3), in nats.
 
-    The result is ∞ if minus the Hessian is not positive definite: the fit is not a
-    mode. It is NaN if W has more than ``MAX_PARAMETERS`` entries, because the cost is
-    (pd)³. The arguments are the parameters of a fit, and the arguments of ``fit``.
+    ``params`` is the result of a fit, and the other arguments are the arguments of
+    ``fit``. The result is ∞ if minus the Hessian is not positive definite, so that the
+    fit is not a mode. The result is NaN if W has more than ``MAX_PARAMETERS`` entries
+    (cost (pd)³).
     """
     W = np.asarray(params.W)
     z = prior.effects(params.sharpness)

@@ -34,21 +34,20 @@ def draw(
 ) -> Draws:
     """Draw the metric M = WᵀW, in input units, and a learned lapse rate.
 
-    Draws are from the posterior around the fit, a local posterior mode of the linear
-    map W.
+    The draws are from the posterior around a local posterior mode of the linear map W.
 
     Parameters
     ----------
     params : TripletParams
         From ``fit``.
     triplets, prior, learning_rate, lapse_rate
-        The arguments of ``fit``, with features divided by ``scale``.
+        Arguments of ``fit``. The features were divided by ``scale``.
     method : sampler, or "nuts", "laplace"; default="nuts"
         "nuts" is ``NUTS(target_accept=0.95)``. ``Laplace`` does not draw rotations of
         W, which do not change M.
     scale : array of shape (d,)
-        Scale s by which the features were divided. M_ij of the fit is divided by s_i
-        s_j, so that draws are in input units.
+        Scale s by which the features were divided. M_ij is divided by s_i s_j, which
+        converts draws to input units.
     objects : bool, default=False
         If True, return the Gram matrix of the embedded objects (``of_objects``).
     seed, n_draws, n_chains, progress
@@ -57,7 +56,8 @@ def draw(
     Raises
     ------
     ValueError
-        If the method is unknown. See also ``posterior`` and the sampler.
+        If ``method`` is unknown or its settings are invalid, or ``params`` is not a
+        mode.
 
     Warns
     -----

@@ -7,20 +7,19 @@ orthonormal columns that sum to 0. With the rows of B as features and Z = BWᵀ,
     z_i - z_j = W(b_i - b_j),    ‖z_i - z_j‖² = (b_i - b_j)ᵀM(b_i - b_j),            (1)
 
 so W (p, n-1) is fitted like any other linear map. ZZᵀ = BMBᵀ is the Gram matrix of the
-centered embedding; like M, it is identified. Since B is orthonormal, independent
-coordinates N(0, s²) have differences distributed as under W ~ N(0, s²) by entry:
-removing the translation does not change the prior. The standard deviation is s = c/√λ,
-with
+centered embedding. Like M, this matrix is identified. As B is orthonormal, the prior W
+~ N(0, s²) by entry gives the same distribution of differences as independent
+coordinates N(0, s²). The standard deviation is s = c/√λ, with
 
     12 p c⁴ = 2²,                                                                  (2)
 
-which gives log odds of root mean square 2 under N(0, c²). For three objects t = ‖u‖² -
-‖v‖², with Var ‖u‖² = 8pc⁴ and Cov(‖u‖², ‖v‖²) = 2pc⁴. (For two pairs of four objects
-the covariance is 0 and the root mean square 2.3.)
+which gives log odds of root mean square 2 under N(0, c²). For three objects the log
+odds are t = ‖u‖² - ‖v‖², with Var ‖u‖² = 8pc⁴ and Cov(‖u‖², ‖v‖²) = 2pc⁴. (For two
+pairs of four objects the covariance is 0 and the root mean square is 2.3.)
 
-W = 0 is a saddle point. The start is classical scaling (``inference.mds``) of a first
-estimate M₁. M₁ is one gradient step of the log likelihood from M = 0, where all
-probabilities are 1/K:
+W = 0 is a saddle point, so the fit needs another start. The start is classical scaling
+(``inference.mds``) of M₁. M₁ is one gradient step of the log likelihood from M = 0,
+where all probabilities are 1/K:
 
     M₁ = Σ_ik η w_i (1/K - [y_i = k]) δ_ik δ_ikᵀ.                                    (3)
 
@@ -42,7 +41,7 @@ from probmetric.linalg import row_signs
 from probmetric.models.triplet_comparisons import TripletPrior
 
 FLOOR = 0.01
-"""Smallest eigenvalue of the start, relative to the largest: no row of W is 0."""
+"""Smallest eigenvalue of the start, relative to the largest, so no row of W is 0."""
 
 
 def object_rows(n: int) -> Float[np.ndarray, "n m"]:
@@ -59,10 +58,9 @@ def embedding_prior(n: int, n_components: int, lam: float = 1.0) -> TripletPrior
 def check_connected(triplets: Triplets) -> None:
     """Raise ValueError if the triplets fall into disconnected groups of objects.
 
-    Each disconnected group can rotate independently, so no mode is isolated even after
-    rotations of the whole embedding are removed. Objects without a triplet of positive
-    weight are ignored. Each pair of a quadruplet connects its two objects, not all
-    four.
+    Each disconnected group can rotate independently, so modes are not isolated. Objects
+    without a triplet of positive weight are ignored. In a quadruplet, each pair
+    connects its two objects; the two pairs are not connected.
     """
     weighted = weighing(triplets)
     ends = np.concatenate([np.asarray(k) for k in (weighted.near, weighted.far)])
@@ -80,7 +78,7 @@ def check_connected(triplets: Triplets) -> None:
 
 
 def embedding_start(triplets: Triplets, n_components: int) -> Float[np.ndarray, "p m"]:
-    """Return the map of the first estimate (Eq. 3); raise if responses cancel."""
+    """Return the starting map from Eq. (3); raise ValueError if responses cancel."""
     data = differences(triplets)
     n_alternatives = data.delta.shape[1]
     r = 1 / n_alternatives - np.eye(n_alternatives)[data.y]

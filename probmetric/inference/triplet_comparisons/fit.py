@@ -3,10 +3,10 @@
 ``fit`` maximizes Eq. (1) of ``triplet_comparisons.likelihood`` by L-BFGS in the
 coordinates √τ(W - W₀), in which the Hessian of the prior is the identity. Triplets are
 padded by rows of weight 0 to a few sizes, so datasets share compiled programs. The
-density is not concave in W. The result is the mode reached from W₀, and other modes can
-exist at other rotations of W. Raters who differ add the coordinates z, and a learned
-lapse rate the coordinate u, Eqs. (5) and (4) of ``triplet_comparisons.likelihood``.
-``curvature.gap`` is the certificate of the mode.
+density is not concave in W. The result is the mode reached from W₀, and rotations of W
+can have other modes. Raters who differ add the coordinates z, Eq. (5) of
+``triplet_comparisons.likelihood``. A learned lapse rate adds the coordinate u, Eq. (4)
+of ``triplet_comparisons.likelihood``. ``curvature.gap`` is the certificate of the mode.
 """
 
 from functools import partial
@@ -86,7 +86,7 @@ def fit(
         Maximum number of L-BFGS steps.
     tol : float, default=1e-12
         L-BFGS stops if the estimated gap in nats is below ``tol`` times the absolute
-        objective, or below a few rounding errors.
+        objective, or at the level of rounding errors.
 
     Returns
     -------
@@ -97,8 +97,8 @@ def fit(
     Raises
     ------
     ValueError
-        If the triplets have no responses, or the prior is flat, has another dimension
-        or is centered at zero without a start.
+        If the triplets have no responses, if the prior is flat or has another
+        dimension, or if it is centered at zero and there is no ``start``.
 
     Examples
     --------

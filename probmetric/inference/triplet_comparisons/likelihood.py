@@ -14,18 +14,19 @@ and, if ε is learned, with u and the prior Beta(α, β), Eq. (6) of
     log p(u) = α log ε + β log(1 - ε) - log B(α, β),
     ∂/∂u = Σ_i η w_i (1 - a_i - ε) + α (1 - ε) - βε,                                (4)
 
-If raters differ, √s_r δ_ik replaces δ_ik, and s_r D_ik replaces D_ik, in all of these.
-With z ~ N(0, I) and log s = ωBz, Eq. (7) of ``models.triplet_comparisons``, there is
-the term
+If raters differ, √s_r δ_ik replaces δ_ik and s_r D_ik replaces D_ik in Eqs. (1)-(4).
+With z ~ N(0, I) and log s = ωBz, Eq. (7) of ``models.triplet_comparisons``, Eq. (1) has
+the additional term
 
     log p(z) = -½ ‖z‖² - (R-1)/2 log 2π,
     ∂/∂z = ωBᵀ h - z,    h_r = Σ_{i of r} Σ_k r_ik s_r D_ik,                        (5)
 
-as ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share a_i is the
-posterior probability that response i is no lapse: responses that contradict the map
-have little weight. For two alternatives the gradient is the difference of two scatters,
-r_i0 = -r_i1. If ε = 0, then a = 1 and the likelihood is log-concave in M, because D is
-linear in M and log P is concave in D. Eq. (1) is not concave in W.
+They follow from ∂ log P(y)/∂D_k = P(k) - [y = k] and ∂ log P*/∂ log P = a. The share
+a_i is the posterior probability that response i is no lapse. Responses that contradict
+the map therefore have little weight. For two alternatives the gradient is a difference
+of two scatter matrices, because r_i0 = -r_i1. If ε = 0, then a = 1 and the likelihood
+is log-concave in M, because D is linear in M and log P is concave in D. Eq. (1) is not
+concave in W.
 """
 
 import jax

@@ -11,7 +11,7 @@ from probmetric.models.triplet_comparisons import TripletPrior
 
 
 def check_prior(prior: TripletPrior, d: int, *, started: bool = False) -> None:
-    """Raise if the prior has a wrong shape, is flat or (unless started) has mean 0."""
+    """Raise if the prior has a wrong shape, is flat, or has mean 0 without a start."""
     shape = np.shape(prior.mean)
     if len(shape) != 2 or shape[1] != d:
         raise ValueError(f"prior.mean must have shape (p, {d}), got {shape}.")
@@ -33,12 +33,12 @@ SPREAD = 2.0
 def prior_for(
     triplets: Triplets, n_components: int | None = None, lam: float = 1.0
 ) -> TripletPrior:
-    """Return a prior of W centered at the Euclidean map cI. It ignores the responses.
+    """Return a prior of W centered at the Euclidean map cI.
 
-    Under the prior mean the log odds of the triplets have root mean square 2, which
-    determines c. If p < d, the prior mean is c times the leading p principal directions
-    of the points. For these, a point is weighted by its number of triplets. Triplets of
-    weight 0 are ignored. All others have equal weight.
+    The prior does not depend on the responses. The scale c gives the log odds of the
+    triplets a root mean square of 2 under the prior mean. If p < d, the prior mean is c
+    times the leading p principal directions of the points, weighted by their numbers of
+    triplets. Triplets of weight 0 are ignored, and all others have equal weight.
 
     Parameters
     ----------

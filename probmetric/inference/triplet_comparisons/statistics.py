@@ -13,9 +13,9 @@ from probmetric.typing import Array, Numeric
 
 
 class Differences(NamedTuple):
-    """δ of the K alternatives, responses y, weights ηw (padding has 0), lapse rate.
+    """δ of the K alternatives, responses y, weights ηw (0 for padding), lapse rate.
 
-    If raters differ, also the rater of each response, and effects z.
+    If raters differ, ``rater`` is the rater of each response and ``z`` the effects.
     """
 
     delta: Float[Array, "N K d"]
@@ -26,7 +26,7 @@ class Differences(NamedTuple):
     z: Float[Array, "m"] | None = None
 
     def sharpened(self, prior: TripletPrior) -> Float[Array, "N K d"]:
-        """Return √s_r δ, the differences as rater r sees them."""
+        """Return √s_r δ for the rater r of each response."""
         if self.rater is None or self.z is None:
             return self.delta
         s = prior.sharpness(self.z)[self.rater]

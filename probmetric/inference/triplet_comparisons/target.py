@@ -1,10 +1,10 @@
 """The posterior of W for samplers: log joint density and Laplace's Gaussian.
 
 The likelihood depends only on M = WᵀW, so only the prior determines the rotations of W.
-NUTS uses the full covariance, with rotations, for its start and for whitening. Draws of
-Laplace's Gaussian leave the rotations out (``inference.rotations``), as for LCA. Under
-a prior centered at 0 the density is constant along rotations. In the covariance, the
-precision along rotations is then set to the mean precision.
+NUTS starts from the full covariance, including rotations, and uses it for whitening.
+Draws of Laplace's Gaussian exclude rotations (``inference.rotations``), as for LCA.
+Under a prior centered at 0 the density is constant along rotations. The covariance for
+NUTS then has the mean precision along rotations.
 """
 
 import jax
@@ -62,7 +62,7 @@ def _parts(at: Arrays, data: TripletData) -> tuple[Arrays, Scalar]:
 
 
 TARGET = Target(_log_density, _functionals, _parts)
-"""Target for positions {W}, also with effects and logit_lapse, as in the model.
+"""Target for positions {W}, with ``effects`` and ``logit_lapse`` if the model has them.
 
 The data are (``Differences``, prior).
 """
@@ -80,9 +80,9 @@ def posterior(
 ) -> Posterior:
     """Return the posterior for samplers, with the Laplace approximation as start.
 
-    With ``quotient`` the Gaussian has no variance along rotations of W, which do not
-    change M = WᵀW. Laplace draws use it. NUTS cannot start from this singular Gaussian.
-    If ``params`` is not a mode of the posterior, ValueError is raised.
+    If ``quotient`` is True, the Gaussian has no variance along rotations of W, which do
+    not change M = WᵀW. Laplace uses this Gaussian, but NUTS cannot start from it,
+    because it is singular. Raises ValueError if ``params`` is not a mode.
     """
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:

@@ -1,12 +1,12 @@
 """The two-stage mixture in closed form: symbols, and the file of each derivation.
 
 Symbols. Source i has n_i instances X_ij with mean x̄_i and residuals e_ij. Component k
-has weight c_k and mean μ_k; the representative is x ~ N(μ_k, B_k) ("between"), and
-instances are N(x, W_k) ("within"), S_k = B_k + W_k. Proportional form: W_k = αΣ_k, B_k
-= (1 - α)Σ_k. h and V are the mean and covariance of x given its instances; R, N, f, B̃
-and W̃ are the sums of the E-step. Pairs have a query Q and a database element Y. Single
-instances: ``inference.mixture``. The densities of one and of two observations:
-``densities.pair``.
+has weight c_k and mean μ_k. The representative (latent mean of a source) is x ~ N(μ_k,
+B_k) ("between"), instances are N(x, W_k) ("within"), and S_k = B_k + W_k. Proportional
+form: W_k = αΣ_k, B_k = (1 - α)Σ_k. h and V are the mean and covariance of x given its
+instances. R, N, f, B̃ and W̃ are the sums of the E-step. Pairs have a query Q and a
+database element Y. ``inference.mixture`` fits single instances, and ``densities.pair``
+has the densities of one and of two observations.
 
 In reading order:
 

@@ -1,21 +1,22 @@
 """Calibrate the log likelihood ratios of a two-stage mixture on left-out sources.
 
 Ratios of the model are too extreme if variation is not normal, or if there are few
-sources. The model is fitted to four of five folds of sources, and the pairs of rows
-within the fifth give held-out log ratios l. Logistic regression, with equal total
-weights of same-source and different-source pairs (prior log odds 0), fits
+sources. Sources are divided into five folds. The model is fitted to four folds, and the
+pairs of rows within the fifth fold give held-out log ratios l. The logistic regression
+gives same-source and different-source pairs equal total weights (prior log odds 0), and
+fits
 
     log LR = a + b₁ max(l', 0) + b₂ min(l', 0),   0 ≤ b₁, b₂ ≤ 2,                  (1)
 
-where l' is l limited to [-L, L]. The result is also limited:
+where l' is l limited to [-L, L]. The calibrated ratio is also limited:
 
     |log LR| ≤ L = log(n + 1),                                                     (2)
 
 with n sources. An error that did not occur for n sources may have a probability of
-about 1/(n + 1), so n sources support no larger ratio. Evidence for and against one
-source have different slopes, because wrong tails make only one of them too large. The
-largest slope makes the fit finite if the pairs are separable. Other bounds and shrunk
-ratios are in the references.
+about 1/(n + 1), so n sources support no larger ratio. Evidence for one source and
+evidence against one source have different slopes, because wrong tails make only one
+kind of evidence too strong. The largest slope keeps the fit finite if the pairs are
+separable. The references describe other bounds and shrunk ratios.
 
 References
 ----------
@@ -42,13 +43,13 @@ from probmetric.metric.pair_similarity import Calibration
 N_FOLDS = 5
 
 FEWEST = 20
-"""Fewest sources of two or more rows for Eq. (1). Fewer sources only give a bound."""
+"""Minimum number of sources with two or more rows for Eq. (1); otherwise only (2)."""
 
 MOST_ROWS = 4
-"""Most rows of a source that are scored: large sources do not dominate."""
+"""Maximum number of scored rows per source, so that large sources do not dominate."""
 
 MOST_SOURCES = 200
-"""Most sources of a fold that are scored."""
+"""Maximum number of scored sources per fold."""
 
 STEEPEST = 2.0
 
@@ -88,7 +89,7 @@ def held_out_ratios(
 
 
 def source_folds(group: Int[np.ndarray, "n"]) -> Int[np.ndarray, "n"]:
-    """Return the fold of each row, which is equal within a source."""
+    """Return the fold of each row; all rows of a source have the same fold."""
     _, first, source, size = np.unique(
         group, return_index=True, return_inverse=True, return_counts=True
     )
@@ -116,7 +117,7 @@ def bound_only(n_sources: int) -> Calibration:
 
 
 def fit_calibration(pairs: HeldOut) -> Calibration:
-    """Fit Eqs. (1) and (2) to held-out pairs of both kinds."""
+    """Fit Eqs. (1) and (2) to held-out same-source and different-source pairs."""
     bound = float(np.log(pairs.n_sources + 1))
     limited = np.clip(pairs.log_ratio, -bound, bound)
     A = np.stack(

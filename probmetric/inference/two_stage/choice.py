@@ -1,11 +1,11 @@
 """Choice of the two-stage model: number of components, flattening, blending.
 
-Flattening shrinks the covariances and keeps the variances: Σ_s = sΣ + (1 - s) diag Σ
-with s in [0, 1]. For s < 1 a singular Σ with positive diagonal becomes regular.
-Flattening is applied after EM. Within EM it would destroy monotonicity.
+Flattening shrinks the off-diagonal entries and keeps the variances: Σ_s = sΣ + (1 - s)
+diag Σ with s in [0, 1]. For s < 1 a singular Σ with positive diagonal becomes regular.
+Flattening is applied after EM, because within EM it would destroy monotonicity.
 
 Blending averages over models n with weights π_n. Q and Y have the same model, even if
-they have different sources (maths 1.11):
+they have different sources:
 
     log ratio = LSE_n[log π_n + log Pr_n(Q, Y)]
                 - LSE_n[log π_n + log Pr_n(Q) + log Pr_n(Y)].                      (1)
@@ -32,7 +32,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 FLATTENING, SWEEPS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0), 2
-"""Values of s that are tried for each component, and how often all are visited."""
+"""Values of s tried for each component; number of passes over all components."""
 
 
 @numpy_in_numpy_out
@@ -139,6 +139,6 @@ def choose_components(
 
 
 def _likeliest(losses: Float[np.ndarray, "c n"], candidates: Sequence[int]) -> Choice:
-    """Choose the count of smallest mean loss, that is minus the log density."""
+    """Choose the number of components of smallest mean loss, minus the log density."""
     mean, error = -losses.mean(1), losses.std(1, ddof=1) / np.sqrt(losses.shape[1])
     return Choice(tuple(candidates), mean, error, candidates[first_best(mean)])

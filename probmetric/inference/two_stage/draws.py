@@ -2,12 +2,11 @@
 
 Every method starts from the Laplace approximation at the EM solution, which is one of
 k! equal modes. Diagnostics and intervals use the label-invariant functionals of
-``models.two_stage.invariant``. R-hat and intervals of other quantities are not valid:
-components have no order, and chains and draws may number them differently.
+``models.two_stage.invariant``. Other quantities have no valid R-hat or intervals,
+because components have no order, and chains and draws may number them differently.
 
-For display of components, ``relabel`` permutes the components of each draw. The
-assignment to the reference (the EM solution) minimizes the sum over components of the
-squared distance of means,
+For display of components, ``relabel`` permutes the components of each draw to match the
+reference (the EM solution). The permutation minimizes the sum over components of
 
     (μ - μ_ref)ᵀ S_ref⁻¹ (μ - μ_ref),   S = W + B.                                (1)
 """
@@ -75,24 +74,23 @@ def draw(
 ) -> Draws:
     """Draw the parameters of the two-stage mixture.
 
-    These are the weights c, the means μ, the covariances W (within) and B (between),
-    and α if it is not fixed. Components are in the order of the fit in every draw. The
-    draws also have functionals that do not depend on the order of components.
+    The parameters are the weights c, the means μ, the covariances W (within) and B
+    (between), and α if α is not fixed. Components are in the order of the fit in every
+    draw. The draws also have functionals that do not depend on the order of components.
 
     Parameters
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        NUTS starts from the Laplace approximation. NUTS and "svi" use coordinates
-        whitened by it.
+        All methods start from the Laplace approximation. NUTS and "svi" use coordinates
+        that this approximation whitens.
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
 
     Warns
     -----
     SamplingWarning
-        If the functionals that do not depend on the order of components have not
-        converged.
+        If functionals that do not depend on the order of components did not converge.
 
     Examples
     --------
@@ -122,7 +120,7 @@ def draw(
 
 
 def _undetermined(fitted: Fitted) -> dict[str, str]:
-    """Warn if sources are too few for a covariance between them of full rank."""
+    """Describe covariances that the data do not determine, because sources are few."""
     n = len(np.unique(np.asarray(as_groups(fitted.data).group)))
     k, d = fitted.params.means.shape
     if fitted.proportional or n > k * d:
@@ -136,7 +134,7 @@ def _undetermined(fitted: Fitted) -> dict[str, str]:
 
 
 def metrics(draws: xr.DataTree) -> list[PairSimilarity] | None:
-    """Make one similarity (``similarity``, ``database_noise``) per draw, or None."""
+    """Make one similarity per draw, or None for draws of another model."""
     parts = joined(draws, "components")
     if not parts:
         return None

@@ -1,26 +1,25 @@
 """The default prior for few sources: W and B near multiples of one diagonal matrix.
 
 The means of G sources in d dimensions span G - 1 directions. With G ≤ d the estimate of
-B is singular without a prior, and the prior matters. Such sources are mostly classes,
-which the model fits badly. Under the weak prior (``mixture.prior``), which counts as
-one point, W becomes tiny in directions in which n points vary little by chance. With G
-≤ d the prior is therefore
+B is singular without a prior, so the prior matters. Such sources are mostly classes,
+which the model fits badly. The weak prior (``mixture.prior``) counts as one point.
+Under this prior W becomes tiny in directions in which n points vary little by chance.
+With G ≤ d the prior is therefore
 
     W ~ IW(8d, 8d w V),      B ~ IW(d + 2, (d + 2) b V),                            (1)
     E[W⁻¹] = V⁻¹/w,          E[B⁻¹] = V⁻¹/b,
 
 V is the diagonal matrix of the variances of the features (I if they are standardized).
-w and b are the variances within and between sources, Eq. (2) of ``strength``, in units
-of V. A sample of 8d points with equal variances has variances along its principal axes
-between 0.4 w and 1.8 w. d + 2 is the smallest whole number of degrees of freedom for
-which B has a mean. Constant columns do not count in d and do not change the prior of
-other columns. Each constant column changes the mode, because it increases the
-denominators of W and B.
+In units of V, w and b are the variances within and between sources, Eq. (2) of
+``strength``. A sample of 8d points with equal variances has variances along its
+principal axes between 0.4 w and 1.8 w. d + 2 is the smallest whole number of degrees of
+freedom for which B has a mean. Constant columns do not count in d and do not change the
+prior of other columns. But each constant column increases the denominators of W and B,
+and so changes the mode.
 
-The page Benchmarks: few sources lists the data on which 8d was chosen and tested. The
-weak prior is used with more sources than features, several components, or W = αΣ. It is
-also used if no feature is observed twice in one source, because w and b are not
-identified.
+For the data on which 8d was chosen and tested, see Benchmarks: few sources. The weak
+prior is used with more sources than features, several components, or W = αΣ. It is also
+used if no feature is observed twice in one source: w and b are not identified.
 """
 
 import numpy as np
@@ -40,7 +39,7 @@ POINTS = 8
 def prior_of_groups(
     data: Groups, n_components: int, covariance: Covariance = "free"
 ) -> TwoStagePrior:
-    """Make the default prior of groups: Eq. (1), or the weak prior; NaN is ignored."""
+    """Make the default prior of groups: Eq. (1), or the weak prior; NaN is skipped."""
     X = np.asarray(data.X)
     weak = default_prior(X, n_components)
     codes = np.unique(np.asarray(data.group), return_inverse=True)[1]

@@ -35,7 +35,7 @@ from probmetric.typing import Array
 def start_groups(
     data: GroupData, n_components: int, *, alpha: float = 0.5, seed: int = 0
 ) -> TwoStageParams:
-    """Make starting values: clusters of group means, and W within groups (else α S)."""
+    """Make starting values: clusters of group means, and W within groups or α S."""
     args = np.asarray(data.mean), np.asarray(data.w), n_components
     mixture = start_mixture(*args, seed=seed, prior=None)
     degrees = float(np.sum((np.asarray(data.size) - 1) * np.asarray(data.w)))
@@ -52,7 +52,7 @@ def start_of(
     if not degrees > 0:
         return proportional(*mixture, alpha)
     within = scatter / degrees
-    # W gets 5% to 95% of the scale of each direction, which makes both regular.
+    # W gets 5% to 95% of the scale of each direction, so that W and B are regular.
     total = np.diag(within) + mixture.covariances.mean(0).diagonal()
     ridge = 0.05 * np.diag(total)
     spread = np.broadcast_to(within + ridge, mixture.covariances.shape)
@@ -69,18 +69,18 @@ def tied(start: TwoStageParams) -> ProportionalParams:
 
 
 def _rounded_up(n: int) -> int:
-    """Round a size up to one of few sizes (multiples of the chunk above 2048)."""
+    """Round a size up to a common size (multiples of the chunk above 2048)."""
     return bucket(n) if n <= 2048 else n + -n % 2048
 
 
 def _padded(points: MixtureData) -> MixtureData:
-    """Add rows of weight zero up to one of few sizes."""
+    """Add rows of weight zero up to a common size."""
     n = _rounded_up(len(points.X))
     return points._replace(X=pad_rows(points.X, n), w=pad_rows(points.w, n))
 
 
 def _padded_groups(groups: GroupData) -> GroupData:
-    """Add groups of weight zero and residuals of zero up to one of few sizes."""
+    """Add groups of weight zero and residuals of zero up to common sizes."""
     n, m = _rounded_up(len(groups.size)), _rounded_up(len(groups.residual))
     return groups._replace(
         mean=pad_rows(groups.mean, n),
@@ -110,19 +110,20 @@ def fit(
     Parameters
     ----------
     data : Points, Pairs or Groups
-        Points do not identify the fraction α of the variance that is within sources.
-        The argument ``alpha`` sets it. Pairs (y = 1 for the same source) and groups
-        identify the covariances W within and B between sources.
+        Pairs (y = 1 for the same source) and groups identify the covariances W within
+        and B between sources. Points do not identify the share α of the variance that
+        is within sources; ``alpha`` sets it.
     n_components : int, default=1
     prior : TwoStagePrior, "default" or None
-        If there are 2 to d groups, one component, and free W and B, "default" is
-        Eq. (1) of ``inference.two_stage.few``, a module. Otherwise "default" is
-        ``mixture.default_prior``. None is maximum likelihood, which may diverge.
+        "default" is Eq. (1) of ``inference.two_stage.few`` for 2 to d groups, one
+        component, and free W and B. Otherwise "default" is ``mixture.default_prior``.
+        None is maximum likelihood, which may diverge.
     covariance : {"free", "proportional"}, default="free"
         "free" fits W_k and B_k. "proportional" fits W = αΣ and B = (1 - α)Σ. Points
         always use the proportional form.
     alpha : float, default=0.5
-        Value of α for points. Starting value of α for "proportional".
+        Value of α for points, and starting value of α for
+        ``covariance="proportional"``.
     n_starts : int, default=1
         Number of k-means++ starts. The best local optimum is returned.
     seed : int, default=0
@@ -134,7 +135,7 @@ def fit(
     Returns
     -------
     Fit
-        ``params`` is a ``TwoStageParams``. The objective is the log joint density, with
+        ``params`` is a ``TwoStageParams``. ``objective`` is the log joint density, with
         all constants. The components have no particular order.
 
     Examples

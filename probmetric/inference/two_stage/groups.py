@@ -5,9 +5,9 @@ Group i with n_i instances, mean x̄_i and residuals e_ij = x_ij - x̄_i has
     log p(X_i | k) = log N(x̄_i; μ_k, B_k + W_k/n_i) - ½ (n_i - 1)(d log 2π + log|W_k|)
                      - ½ Σ_j e_ijᵀ W_k⁻¹ e_ij - ½ d log n_i.                       (1)
 
-For each component, T with T (B + W) Tᵀ = I and T W Tᵀ = diag(a), 0 < a ≤ 1, makes all
-coordinates independent (for W = αΣ every entry of a is α). In these coordinates, with u
-= T (x̄ - μ),
+For each component, a matrix T with T (B + W) Tᵀ = I and T W Tᵀ = diag(a), 0 < a ≤ 1,
+makes all coordinates independent. For W = αΣ every entry of a is α. In these
+coordinates, with u = T (x̄ - μ),
 
     u ~ N(0, v),  v = (1 - a) + a/n;   x | X, k ~ N(h, V),
     h = g u,  V = (1 - g)(1 - a),  g = (1 - a)/v.                                  (2)
@@ -19,12 +19,12 @@ M, free, with δ the step of μ as in Eq. (4) of ``mixture.em``:
     B = [Ψ + B̃ - δfᵀ - fδᵀ + Rδδᵀ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + df + d + 2)
     W = [Ψ_W + W̃]/(N + df_W + d + 1)                                              (4)
 
-Without a prior, its terms and degrees of freedom are zero. The proportional M-step is
-in ``two_stage.proportional``.
+Without a prior, the terms and degrees of freedom of the prior are zero. The M-step of
+the proportional form is in ``two_stage.proportional``.
 
 Groups of one point contain no information about the split of S into W and B. If all
 groups have one point, only the prior determines the split. If the likelihood is largest
-at a singular B, EM converges sublinearly.
+at a singular B, EM converges slowly (sublinearly).
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ from probmetric.typing import Array, Scalar
 
 
 class GroupData(NamedTuple):
-    """Groups for EM. ``residual`` has the points of groups of two or more only."""
+    """Groups for EM. ``residual`` has only points of groups with two or more points."""
 
     mean: Float[Array, "G d"]
     size: Float[Array, "G"]

@@ -7,14 +7,14 @@ J_j, s = Σ_j J_j e_j and B = L Lᵀ. Completing the square gives
 
     u | X_i, k ~ N(h, V),   V = L A⁻¹ Lᵀ,   A = I + Lᵀ J L,   h = V s.            (1)
 
-Since log p(X_i | k) = log p(X_i | h) + log p(h) - log p(h | X_i), with r_j = e_j - h on
-o and zero elsewhere,
+Since log p(X_i | k) = log p(X_i | h) + log p(h) - log p(h | X_i), and with r_j = e_j -
+h on o and zero elsewhere,
 
     log p(X_i | k) = -½ Σ_j (d_o log 2π + log|W_oo| + r_jᵀ J_j r_j)
                      - ½ log|A| - ½ |A⁻¹ Lᵀ s|².                                  (2)
 
-Given u, the noise of an instance, ε_j = X_j - x with its missing entries included, is
-normal with mean W J_j (e_j - u) and covariance W - W J_j W. Averaged over u,
+Let ε_j = X_j - x be the noise of an instance, including its missing entries. Given u,
+ε_j is normal with mean W J_j (e_j - u) and covariance W - W J_j W. Averaged over u,
 
     E[ε_j ε_jᵀ | X_i, k] = W (J_j r_j r_jᵀ J_j + J_j V J_j - J_j) W + W.          (3)
 

@@ -1,8 +1,8 @@
 """Incremental EM for the two-stage mixture, from chunks of single instances.
 
 A state stores the expected sums over all chunks, Eq. (2) of ``mixture.em``, about the
-origin. The sums of a chunk are computed under the parameters at the time when the chunk
-was added. One M-step of the total gives the next parameters.
+origin. The sums of a chunk are computed once, under the parameters before the chunk is
+added. One M-step from all sums gives the next parameters.
 
 References
 ----------
@@ -41,12 +41,12 @@ def _sums(params: MixtureParams, X: Float[np.ndarray, "n d"]) -> MixtureStats:
 def start(
     params: MixtureParams, X: Float[np.ndarray, "n d"], prior: TwoStagePrior | None
 ) -> State:
-    """Make the state after the first chunk, from parameters fitted to that chunk."""
+    """Make the state after the first chunk, from parameters fitted to this chunk."""
     return State(params, _sums(params, X), prior)
 
 
 def add(state: State, X: Float[np.ndarray, "n d"]) -> State:
-    """Add the sums of a chunk (again, if repeated), and run one M-step."""
+    """Add the sums of a chunk, and run one M-step; a repeated chunk counts again."""
     sums = jax.tree.map(np.add, state.sums, _sums(state.params, X))
     params = m_step(sums, np.zeros_like(state.params.means), state.prior)
     return state._replace(params=params, sums=sums)

@@ -4,16 +4,16 @@
 mean-difference form, and EQ-4 and EQ-5 as the cases W = 0 and W' = 0. This module has
 the following closed forms.
 
-EQ-3 for small α (only for documentation and tests: EQ-2 costs the same and is exact) is
-    Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k),                        (1)
-without the printed factor 1/α^d (erratum Y4).
+EQ-3 of seed 002 for small α is used only in documentation and tests, because EQ-2 is
+exact at the same cost. Without the printed factor 1/α^d (erratum Y4), EQ-3 is
+    Σ_k c_k N(Q - Y; 0, 2αΣ_k) N((Q + Y)/2 - μ_k; 0, Σ_k).                        (1)
 
 The representative of n instances with mean x̄, and the component, have the posterior
     x | X, k ~ N(μ + G (x̄ - μ), B - G B),   G = B (B + W/n)⁻¹,                    (2)
     P(k | X) ∝ c_k p(X | k).
 
 α is fitted to pairs of one source with fixed (c, μ, Σ). In coordinates whitened by Σ_k,
-with r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²), C = Σ w r q·y, the M-step
+let r_k = P(k | Q, Y), n = d Σ w, A = Σ w r (|q|² + |y|²) and C = Σ w r q·y. The M-step
 for ρ = 1 - α is the best root in (0, 1) of
     n ρ³ - C ρ² + (A - n) ρ - C = 0,   or ρ = 0 if that is better,                (3)
 by the objective -(n/2) log(1 - ρ²) - (A - 2ρC)/(2 (1 - ρ²)).
@@ -101,7 +101,7 @@ def representative(params: TwoStageParams, X: Float[Array, "n d"]) -> Representa
         G = solve_spd(S, B).T
         # B - G B = G W/n, which does not cancel and is symmetric.
         cov = G @ W / n
-        # p(X | k) over the residuals: N of n - 1 orthonormal contrasts, Jacobian √n^d.
+        # p(X | k) from the residuals: N of n - 1 orthonormal contrasts, Jacobian √n^d.
         L = jnp.linalg.cholesky(W)
         contrasts = jnp.sum(log_normal(L, residual)) - log_peak(L)
         of_mean = log_normal(jnp.linalg.cholesky(S), center - mean)
@@ -133,7 +133,7 @@ def _alpha_data(mixture: MixtureParams, Q: Array, Y: Array, w: Array) -> AlphaDa
 
 
 def _log_pairs(alpha: Array, data: AlphaData) -> Array:
-    """Compute log Pr(Q, Y, k) (k, N), up to (2π)^d, for α common or (k,)."""
+    """Compute log Pr(Q, Y, k) (k, N) without (2π)^d; α is common or has shape (k,)."""
     rho = 1 - jnp.broadcast_to(alpha, data.log_c.shape)[:, None]
     d = data.q.shape[-1]
     square = jnp.sum(data.q**2 + data.y**2, -1) - 2 * rho * jnp.sum(data.q * data.y, -1)
@@ -155,7 +155,7 @@ def _root(n: Array, A: Array, C: Array) -> Array:
 
 
 def alpha_step(alpha: Float[Array, "*k"], data: AlphaData) -> tuple[Array, Scalar]:
-    """Run one EM step, Eq. (3), for α; also return the log likelihood before it."""
+    """Run one EM step for α, Eq. (3); also return the previous log likelihood."""
     d = data.q.shape[-1]
     log_p = _log_pairs(alpha, data)
     log_x = logsumexp(log_p, 0)
@@ -182,8 +182,7 @@ def fit_alpha(
 ) -> Fit:
     """Fit α, the fraction of the variance within sources, to same-source pairs.
 
-    The likelihood is maximized with fixed weights, means and covariances of the
-    mixture.
+    The fit maximizes the likelihood of α. The mixture is fixed.
 
     Parameters
     ----------
@@ -193,7 +192,7 @@ def fit_alpha(
     w : array of shape (N,), optional
         Pair weights.
     per_component : bool, default=False
-        One α_k per component instead of a common one.
+        Whether to fit one α_k per component instead of a common α.
     max_steps, tol
         See ``run_em``.
 

@@ -1,23 +1,22 @@
 """Grouped EM under proportionality: W = αΣ and B = (1 - α)Σ with one α.
 
-The E-step is in ``two_stage.groups``, whose equation numbers continue here. The
-M-step consists of three conditional maximizations, hence EM is monotone. With B̃ about
-the new μ,
+The E-step is in ``two_stage.groups``, whose equation numbers continue here. The M-step
+consists of three conditional maximizations, so EM is monotone. With B̃ about the new μ,
 
     δ = [f/(1-α) + κ₀(m₀ - μ)] / [R/(1-α) + κ₀]
     Σ = [B̃/(1-α) + W̃/α + Ψ + κ₀(μ - m₀)(μ - m₀)ᵀ]/(R + N + df + d + 2)            (5)
     α: root in (0, 1) of
     -(D_R + D_N)α³ + (D_R - b + 2 D_N + w)α² - (D_N + 2w)α + w = 0                 (6)
 with b = Σ_k tr Σ_k⁻¹B̃_k, w = Σ_k tr Σ_k⁻¹W̃_k, D_R = d ΣR - 2(β - 1) and
-D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Without a prior, its terms and degrees of
-freedom are zero. If all groups have one point, the likelihood is flat in α, and Eq. (6)
-changes α only because of the prior.
+D_N = d ΣN - 2(a - 1) under α ~ Beta(a, β). Without a prior, the terms and degrees of
+freedom of the prior are zero. If all groups have one point, the likelihood is flat in
+α, and only the prior changes α in Eq. (6).
 
 ``best_root`` computes the best root of a cubic in an interval, for (6) and Eq. (3) of
-``two_stage.pairs``. A cubic is monotone between its two stationary points, hence at
-most three bisections find all roots. The function works under ``jit`` and ``vmap`` on
-every device (no eigenvalues of a companion matrix), and the result is always inside the
-interval.
+``two_stage.pairs``. A cubic is monotone between its two stationary points, so at most
+three bisections find all roots. The function works under ``jit`` and ``vmap`` on every
+device, because it needs no eigenvalues of a companion matrix. The result is always
+inside the interval.
 """
 
 from collections.abc import Callable
@@ -72,7 +71,7 @@ def best_root(
         same = jnp.sign(jnp.polyval(cubic, middle)) == jnp.sign(at_left)
         return jnp.where(same, middle, a), jnp.where(same, b, middle)
 
-    # Each halving gains one bit, also for roots near zero.
+    # Each halving gains one bit, even for roots near zero.
     n = int(-2 * np.log2(eps))
     a, b = jax.lax.fori_loop(0, n, halve, (left, right))
     root = (a + b) / 2

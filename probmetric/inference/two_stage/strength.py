@@ -1,38 +1,37 @@
 """Choice of the strength of the prior of W and B by soft votes of neighbors.
 
 The model has one component. The prior means of W and B are isotropic matrices on the
-scale of the data. With w and b the variances of a feature within and between sources,
-averaged over features,
+scale of the data. Let w and b be the variances of a feature within and between sources,
+averaged over features. Then
 
     W ~ IW(s + d + 1, s w I),   B ~ IW(s + d + 1, s b I),
     E[W] = w I,   E[B] = b I,                                                     (1)
 
-hence the prior of W counts as s points and the prior of B as s sources. Let N points be
-in G sources. Source i has n_i points with mean x̄_i, x̄ is the mean of all points, and
+and the prior of W counts as s points, and the prior of B as s sources. Let N points be
+in G sources. Source i has n_i points with mean x̄_i. x̄ is the mean of all points, and
 S is the scatter within sources. The estimates are
 
     w = tr S/(d (N - G)),   b = (Σ_i n_i |x̄_i - x̄|²/(d (G - 1)) - w)/n₀,
     n₀ = (N - Σ_i n_i²/N)/(G - 1),                                                (2)
 
-They are unbiased, except that b is at least w/20. (With missing entries N, G and n_i
-depend on the feature, and all terms except tr S and the sum over i are summed over
-features.)
+The estimates are unbiased, except that b is at least w/20. With missing entries, N, G
+and n_i depend on the feature, and all terms except tr S and the sum over i are summed
+over features.
 
-s = ∞ means no learning: W = w I and B = b I with b = ``APART`` · w. The log ratio then
-orders pairs by Euclidean distance, up to a relative error of order 1/``APART``. (With b
-of Eq. (2) the score would also shrink queries to the mean of all points.) Every s
-defines a prior of the model, which EM, the NumPyro model and draws use. s = ∞ is
-represented by ``INFINITE`` points.
+With s = ∞, nothing is learned: W = w I and B = b I with b = ``APART`` · w. The log
+ratio then orders pairs by Euclidean distance, up to a relative error of order
+1/``APART``. (With b of Eq. (2), the score would also shrink queries to the mean of all
+points.) Every s defines a prior of the model, which EM, the NumPyro model and draws
+use. s = ∞ is computed as ``INFINITE`` points.
 
-s is chosen as in ``neighbors.strength``: sources are classes, and the source of a point
-is predicted by votes of other points. The dissimilarity is minus the log ratio, without
+s is chosen as in ``neighbors.strength``. Sources are the classes, and votes of other
+points predict the source of a point. The dissimilarity is minus the log ratio, without
 terms that depend only on the query,
 
     D(q, y) = Σ_e ½ [ρ²(q² + y²) - 2ρ q y]/(1 - ρ²),                              (3)
 
 in coordinates in which B + W is I and B is diag(ρ). EM in the folds runs in NumPy
-(``learned``) and compiles nothing. The page Benchmarks: few sources has the
-measurements.
+(``learned``) and compiles nothing. For measurements, see Benchmarks: few sources.
 """
 
 from collections.abc import Sequence
@@ -57,7 +56,7 @@ APART = 1e6
 """b/w at s = ∞."""
 
 TOLERANCE, MOST_STEPS = 1e-4, 100
-"""Tolerance of EM in folds, on W and B relative to their largest entry; its steps."""
+"""Tolerance of EM in folds, relative to the largest entry of W and B; its steps."""
 
 
 class ChosenPrior(NamedTuple):
@@ -76,7 +75,7 @@ def seen_entries(
 
 
 def variances(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> tuple[float, float]:
-    """Estimate variances w and b, Eq. (2), ignoring NaN; raise if not identified."""
+    """Estimate w and b, Eq. (2), without NaN; raise if they are not identified."""
     X, owner = np.asarray(X, float), np.unique(codes, return_inverse=True)[1]
     observed, size = ~np.isnan(X), seen_entries(X, owner)
     if len(size) < 2 or size.max() < 2:
@@ -124,8 +123,8 @@ def choose_prior(data: Groups, strengths: Sequence[float] = STRENGTHS) -> Chosen
     """Choose the strength s of the prior, Eq. (1), by cross-validated neighbor votes.
 
     Points are unweighted and complete, and come from sources 0..G-1. ``strengths``
-    begins with the strongest. The prior is computed from all points. The same errors
-    are raised as by ``variances``.
+    begins with the strongest prior. The returned prior is computed from all points.
+    ValueError is raised if ``variances`` raises it.
     """
     X, codes = np.asarray(data.X), np.asarray(data.group)
     variances(X, codes)
@@ -176,7 +175,7 @@ def sums_of(X: Float[Array, "n d"], codes: Int[Array, "n"]) -> Sums:
 def learned(sums: Sums, prior: TwoStagePrior, start: TwoStageParams) -> TwoStageParams:
     """Fit W, B and μ of one component by EM, Eqs. (2)-(4) of ``groups``.
 
-    EM runs in NumPy and compiles nothing. It stops when no entry of W or B changes by
+    EM runs in NumPy and compiles nothing. EM stops when no entry of W or B changes by
     more than ``TOLERANCE`` times the largest entry, which is sufficient for votes, or
     after ``MOST_STEPS`` steps.
     """
@@ -211,9 +210,8 @@ def settled(end: Fit, strength: float | int) -> Fit:
     """Correct the result code of a fit under the prior of s = ∞.
 
     At s = ∞ one EM step reaches the posterior mode, up to a relative error of order
-    1/``INFINITE``.
-    The terms of the prior are so large that their rounding errors may look like a
-    decreasing objective.
+    1/``INFINITE``. The terms of the prior are so large that their rounding errors may
+    look like a decreasing objective.
     """
     if np.isinf(strength) and int(end.result) == Result.DECREASED:
         return end._replace(result=np.asarray(int(Result.CONVERGED)))
@@ -243,7 +241,7 @@ def dissimilarity(
     *,
     own: bool = True,
 ) -> Float[np.ndarray, "m n"]:
-    """Compute Eq. (3) for one component; infinite to itself unless ``own``."""
+    """Compute Eq. (3) for one component; infinite to itself if not ``own``."""
     W, B = np.asarray(params.within)[0], np.asarray(params.between)[0]
     a, V = eigh(W, B + W)
     a = np.clip(a, np.finfo(float).tiny, 1.0)  # Undo rounding errors.

@@ -7,9 +7,10 @@ bijections. With W = L Lᵀ and groups of n_i instances with mean x̄_i and resi
     log p(X_i | k) = log N(x̄_i; μ, B + W/n_i) - ½ Σ_j |L⁻¹ e_ij|²
                      - ½ (n_i - 1)(d log 2π + log|W|) - ½ d log n_i,              (1)
 
-with one factorization of B + W/n per distinct size n. The cost of a gradient grows with
-the number of instances only through the product of the residuals with L⁻¹. (The
-coordinates of ``two_stage.groups`` have no derivative at W = αΣ.)
+with one factorization of B + W/n per distinct size n. The number of instances enters
+the cost of a gradient only through the product of the residuals with L⁻¹. (The
+coordinates of ``two_stage.groups`` are not used, because they have no derivative at W =
+αΣ.)
 """
 
 from typing import Any, NamedTuple
@@ -56,9 +57,9 @@ _BIJECTIONS: dict[str, Any] = {
 class Fitted(NamedTuple):
     """A fit for samplers: data, prior, EM solution, and whether α is fixed.
 
-    A ``prior`` of None is flat and cannot be sampled. ``alpha`` is the fixed share of
-    noise for single instances, which do not identify α. If ``alpha`` is None, α is
-    sampled (``proportional``), or W and B are free.
+    If ``prior`` is None, the prior is flat and cannot be sampled. ``alpha`` is the
+    fixed share α for single instances, which do not identify α. If ``alpha`` is None, α
+    is sampled (``proportional``), or W and B are free.
     """
 
     data: Points | Pairs | Groups
@@ -130,7 +131,7 @@ def _params(sites: Arrays, alpha: Array | None) -> TwoStageParams:
 
 
 def _constrained(at: Arrays) -> tuple[Arrays, Array | float]:
-    """Compute the model's sites and the log Jacobian of the map to them."""
+    """Compute the model's sites and the log Jacobian of the map to the sites."""
     sites, log_jacobian = dict(at), 0.0
     for name, value in at.items():  # A fixed order; the order of a set may change.
         if name in _BIJECTIONS:
@@ -169,7 +170,7 @@ def _log_density(at: Arrays, data: Data) -> Array:
 
 
 def _parts(at: Arrays, data: Data) -> tuple[Arrays, Array]:
-    """Compute the log prior, (c, μ, B or Σ) together, and the log likelihood."""
+    """Compute the log prior of (c, μ, B or Σ) as one term, and the log likelihood."""
     groups, prior, alpha = data
     sites, _ = _constrained(at)
     params = _params(sites, alpha)

@@ -49,7 +49,7 @@ BAD = {
     "start": (lambda: sample(GAUSSIAN, X), "start must .*None"),
     "prior": (
         lambda: sample(GAUSSIAN, X, start=X, prior={"lam": 5.0}),
-        "prior, options must not be set for a Target",
+        "prior, options and args must not be set for a Target",
     ),
     **{
         name: (

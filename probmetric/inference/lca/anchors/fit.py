@@ -1,14 +1,14 @@
 """The default fit of LCA from a sample of anchors and their nearest of *all* rows.
 
-Nearest pairs of n points cost O(n²). A of the points are drawn as anchors, within each
-class (``rows``). Each anchor is paired with its neighbors among all rows: the k nearest
-of its class and the m nearest of the other classes. The pairs are therefore a sample of
-the pairs of the full fit, and the estimate converges to the full fit as 1/√A.
-Subsampling the *rows* instead is not supported: neighbors would be farther, which
-changes P(same), and the metric would be less accurate.
+Nearest pairs of n points cost O(n²). This fit therefore draws A of the points as
+anchors, within each class (``rows``). Each anchor is paired with its neighbors among
+all rows: the k nearest of its class and the m nearest of the other classes. These pairs
+are a sample of the pairs of the full fit, and the error of the estimate decreases as
+1/√A. Subsampling the *rows* instead is not supported, because neighbors would be
+farther. Larger distances change P(same) and make the metric less accurate.
 
-Prior and likelihood have the same proportion as in the full fit: "auto" is λ(n) A/n,
-and the learning rate is A/N.
+The ratio of prior and likelihood is the same as in the full fit.
+``regularization="auto"`` is λ(n) A/n, and the learning rate is A/N for N pairs.
 
 The standard error of M due to the sampling of anchors uses random groups. The anchors
 of each class are divided into G groups by their hash. Each group is fitted like the
@@ -19,7 +19,7 @@ the mean over groups,
 
 A sandwich estimate from the scores of the pairs would be too small, because it ignores
 that the refresh uses an estimated map. For the coverage of Eq. (1) see Benchmarks:
-anchors. With ``n_anchors="auto"``, the number of anchors is doubled until ‖se‖ is below
+anchors. With ``n_anchors="auto"``, the number of anchors doubles until ‖se‖ is below
 ``AGREE`` times ‖M‖.
 """
 
@@ -46,13 +46,13 @@ from probmetric.inference.solvers.result import Fit
 from probmetric.models.lca import LCAParams, to_metric
 
 DEFAULT = 100_000
-"""Default number of anchors of a source, or all rows if there are fewer."""
+"""Default number of anchors for data on disk, or all rows if there are fewer."""
 
 FIRST = 1000
 """Initial number of anchors for ``n_anchors="auto"``."""
 
 AGREE = 0.05
-"""Relative standard error of M below which "auto" stops."""
+"""Relative standard error of M at which ``n_anchors="auto"`` stops."""
 
 GROUPS = 8
 """Number of groups of anchors for the standard error."""
@@ -75,9 +75,10 @@ class Anchored(NamedTuple):
 def fit_anchors(
     reader: Reader, recipe: Recipe, lam: float | str, n_anchors: int | str, seed: int
 ) -> Anchored:
-    """Fit LCA from anchors; "auto" doubles their number until the error is small.
+    """Fit LCA from anchors.
 
-    ``lam`` "auto" is the default λ of a fit to all rows, times A/n.
+    ``n_anchors="auto"`` doubles the number of anchors until the error is small.
+    ``lam="auto"`` is the default λ of a fit to all rows, times A/n.
     """
     n = int(reader.counts.sum())
     if not isinstance(n_anchors, str):

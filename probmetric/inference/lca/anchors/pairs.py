@@ -73,7 +73,7 @@ def _nearest(
     sizes: tuple[int, int],
     designs: list[Design],
 ) -> list[Nearest]:
-    """Return the nearest of some rows for each design, same class first: a task."""
+    """Return the nearest rows for each design: same class, then other classes."""
     best = [[Candidates(len(design.which), j) for j in sizes] for design in designs]
     classes = range(len(counts))
     for Z, codes, first in rows:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from probmetric.data.hash import row_bits
 
 LEAST = 2
-"""Minimum number of anchors per class: one in each half."""
+"""Minimum number of anchors per class."""
 
 
 class Rows(NamedTuple):
@@ -55,9 +55,9 @@ class Reader:
 
 
 class Anchors(NamedTuple):
-    """The anchors in row order: row numbers, points, class codes, weights, places.
+    """The anchors in row order: row numbers, points, class codes, weights, ranks.
 
-    ``place`` is the rank of an anchor in its class by hash. It defines the groups.
+    ``place`` is the rank of an anchor in its class, by hash. It determines the group.
     """
 
     row: Int[np.ndarray, "A"]
