@@ -42,7 +42,7 @@ POINTS = 5.0
 """Default of α, chosen on datasets that are not in the benchmark."""
 
 LEAST = 1e-12
-"""Lower limit of held-out probabilities, so that one failure does not decide."""
+"""Lower limit of held-out probabilities, which keeps log scores finite."""
 
 
 class Weights(NamedTuple):
