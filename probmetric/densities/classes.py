@@ -4,18 +4,18 @@ Each class c is a mixture of k normal or Student-t components of dimension D,
 
     p_c(x) = Σ_m ω_cm f_cm(x),   f = N(μ, S)  or  t_df(μ, S),                     (1)
 
-with u = S⁻¹(x - μ), q = (x - μ)ᵀu and v = 1/df (v = 0: normal). Put
+with u = S⁻¹(x - μ), q = (x - μ)ᵀu and v = 1/df (v = 0 for the normal). Let
 
-    a = (1 + Dv)/(1 + qv),   b = (1 + (D + 2)v)/(1 + qv),
+    a = (1 + Dv)/(1 + qv),   b = (1 + (D + 2)v)/(1 + qv).
 
-which are both 1 for the normal. Score and Hessian, divided by the density, are
+For the normal, a = b = 1. The score, and the Hessian divided by the density, are
 
     ∇ log f = -a u,                                                              (2)
     H̄_f = ∇∇f / f = a (b u uᵀ - S⁻¹).                                            (3)
 
 For a mixture, the score and H̄ are averages over the components with the
 responsibilities r_m = ω_m f_m / p (4). All densities are computed as logs, because f
-underflows a few dozen standard deviations from μ, and H̄ does not.
+underflows a few dozen standard deviations from μ, but H̄ does not.
 
 References
 ----------
@@ -42,9 +42,9 @@ class ClassDensities(NamedTuple):
     """Mixtures of k normal or Student-t components for each of c classes.
 
     ``log_prior`` has the log class probabilities and ``log_mix`` the log weights ω
-    within each class (-inf for a missing component). ``factor`` is the lower Cholesky
-    factor of S: covariance of the normal, scale of Student's t. ``inv_df`` is v = 1/df
-    ≥ 0; 0 is the normal.
+    within each class (-inf for a missing component). ``loc`` is μ. ``factor`` is the
+    lower Cholesky factor of S, the covariance of a normal or the scale matrix of a
+    Student-t component. ``inv_df`` is v = 1/df, and 0 for a normal component.
     """
 
     log_prior: Float[Array, "c"]

@@ -4,10 +4,10 @@ With S = L Lᵀ and z = L⁻¹(x - μ),
 
     log N(x; μ, S) = -½ (d log 2π + log|S|) - ½ |z|².                             (1)
 
-The observed entries of an x with missing entries (NaN) have log N(x_o; μ_o, S_oo). This
-density is Eq. (1) if x - μ is set to 0 and S to the identity in the missing rows and
-columns, and d to d_o. The factor of S_oo, interleaved with rows of the identity, has a
-fixed shape.
+If x has missing entries (NaN), the log density of the observed entries is log N(x_o;
+μ_o, S_oo). To compute it by Eq. (1) with arrays of fixed shape, missing entries of
+x - μ are set to 0, the missing rows and columns of S are replaced by rows and columns
+of the identity, and d is the number of observed entries.
 """
 
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ LOG_2PI = 1.8378770664093453
 def log_peak(
     L: Float[Array, "*batch d d"], d: Int[Array, ""] | int | None = None
 ) -> Float[Array, "*batch"]:
-    """Return the log density at the mean, Eq. (1); ``d`` counts observed entries."""
+    """Return the log density at the mean, Eq. (1), for ``d`` observed entries."""
     return -0.5 * ((L.shape[-1] if d is None else d) * LOG_2PI + logdet_chol(L))
 
 
@@ -46,7 +46,7 @@ def restricted(
 def chol_seen(
     x: Float[Array, "d"], mean: Float[Array, "d"], cov: Float[Array, "d d"]
 ) -> tuple[Float[Array, "d d"], Float[Array, "d"], Bool[Array, "d"]]:
-    """Return the factor of the restricted S, x - μ (0 for NaN) and the mask."""
+    """Return the factor of ``restricted`` S, x - μ (0 for NaN) and the mask."""
     observed = ~jnp.isnan(x)
     # "Double where": NaN must not reach the gradient.
     delta = jnp.where(observed, jnp.where(observed, x, 0.0) - mean, 0.0)

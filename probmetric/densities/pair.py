@@ -1,8 +1,8 @@
 """Densities of one and of two observations under the two-stage normal mixture.
 
-A component k is drawn with probability c_k, a representative x ~ N(μ_k, B_k), and
-from it the query Q ~ N(x, W_k) and the database element Y ~ N(x, W'_k), usually with
-W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating out x,
+A component k is drawn with probability c_k, and then a representative x ~ N(μ_k, B_k).
+Given x, the query is Q ~ N(x, W_k) and the database element is Y ~ N(x, W'_k), usually
+with W' = W. (Yianilos: B = (1 - α) Σ, W = W' = α Σ.) Integrating out x,
 
     Pr(Q)    = Σ_k c_k N(Q; μ_k, B_k + W_k),                                      (1)
     Pr(Q, Y) = Σ_k c_k N(Q - Y; 0, W_k + W'_k) N(m_k; μ_k, B_k + W_k∥W'_k),       (2)
@@ -21,8 +21,9 @@ For all pairs at once, the regression of Q on Y takes one matrix product per com
     Pr(Q, Y | k) = N(Y; μ_k, S'_k) N(Q; μ_k + H_k (Y - μ_k), R_k),
     S' = B + W',   H = B S'⁻¹,   R = W + H W',                                    (3)
 
-and, with T = chol(R)⁻¹, -½|T(Q-μ)|² - ½|TH(Y-μ)|² + T(Q-μ) · TH(Y-μ). The dot product
-cancels for small W; ``refine`` re-evaluates a short list by (2).
+With T = chol(R)⁻¹, the exponent of the last density is -½|T(Q-μ)|² - ½|TH(Y-μ)|² +
+T(Q-μ) · TH(Y-μ). For small W these terms cancel, so ``refine`` evaluates (2) for a
+short list.
 
 Missing entries (NaN) are integrated out, as in ``densities.gaussian``. Erratum Y3: the
 constant printed in seed 002 is wrong by α^{-d} (1-α)^{-d/2}.
@@ -136,9 +137,9 @@ def regression(
 ) -> Regression:
     """Compute the terms of Eq. (3) that are common to all pairs.
 
-    ``seen_q`` and ``seen_y`` (d,) are the coordinates present in every query and in
-    every database element. By default all are: R = W + H W' is then computed without
-    cancellation.
+    ``seen_q`` and ``seen_y`` (d,) mark the features that are observed in the queries
+    and in the database elements. By default all features are observed, and R = W + H W'
+    is computed without cancellation.
     """
     eye = jnp.eye(model.means.shape[-1], dtype=model.means.dtype)
 
@@ -182,7 +183,7 @@ def regression(
 def blocks_logsumexp(
     terms: Float[Array, "*n k"], blocks: tuple[int, ...]
 ) -> Float[Array, "*n models"]:
-    """Sum over the components of each blended model; ``blocks`` has their numbers."""
+    """Return log sums over the components of each model of a blend (``blocks``)."""
     cuts = itertools.pairwise(itertools.accumulate(blocks, initial=0))
     return jnp.stack([logsumexp(terms[..., a:b], -1) for a, b in cuts], -1)
 

@@ -1,4 +1,4 @@
-"""Scores of probabilities for held-out responses: yes or no, or y of m judgments.
+"""Scores of probabilities for held-out responses: yes or no, or counts of *yes*.
 
 A response consists of m judgments, of which y are *yes*. Without ``trials``, m = 1. All
 scores are means over judgments, weighted by the data weights.

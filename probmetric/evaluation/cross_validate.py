@@ -1,8 +1,8 @@
 """Soft votes of nearest neighbors on held-out points, under several metrics.
 
-``cross_validate`` learns each metric only from the training points of a split, and the
-same points vote. All candidates use the same splits, so that differences are paired.
-``held_out`` compares learners by log scores over folds.
+``cross_validate`` learns each metric from the training points of a split. The training
+points vote for the classes of the held-out points. All metrics use the same splits, so
+differences of scores are paired. ``held_out`` compares learners by log scores.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -29,7 +29,7 @@ EUCLID = "Euclidean, standardized"
 
 type Rows = Int[np.ndarray, "_"]
 type Learn = Callable[[Rows], Dissimilarity | MetricDraws]
-"""Learn a metric from some rows."""
+"""Function that learns a metric from the rows with given numbers."""
 
 
 class Stated(NamedTuple):
@@ -114,15 +114,14 @@ def held_out(
     """Compare learners by the log score of neighbor votes for held-out points.
 
     Each candidate is fitted to all stratified folds except one. A
-    ``KNeighborsClassifier`` with the same training points predicts that fold. It uses
-    ``posterior_metric("prediction")`` and averages class probabilities over draws. If
-    the candidate has no posterior, it uses ``get_metric()``.
+    ``KNeighborsClassifier`` with the same training points predicts the last fold. The
+    classifier averages class probabilities over draws of the candidate's
+    ``posterior_metric("prediction")``, or uses ``get_metric()`` if there are no draws.
 
     Parameters
     ----------
     candidates : mapping of str to estimator
-        Learners with ``get_metric``, by name. They are cloned, so they need not be
-        fitted.
+        Learners with ``get_metric``, by name. Clones of the learners are fitted.
     X : array-like of shape (n, d)
         Points.
     y : array-like of shape (n,)
@@ -139,9 +138,9 @@ def held_out(
     DataFrame
         One row per candidate, the best first. ``elpd`` is the sum of the log
         probabilities of the true classes, with standard error ``se``. ``elpd_diff`` ≥ 0
-        is how much lower it is than for the best candidate, with standard error
-        ``dse``. Both standard errors are slightly too small, because one fit predicts
-        all points of a fold. ``elpd`` should not be compared with ``loo``, which
+        is ``elpd`` of the best candidate minus ``elpd`` of this candidate, with
+        standard error ``dse``. ``se`` and ``dse`` are slightly too small, because one
+        fit predicts all points of a fold. Do not compare ``elpd`` with ``loo``, which
         predicts the observations of the model (for LCA: labels of pairs).
 
     Examples
@@ -200,7 +199,7 @@ def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
 
 
 def _learns_a_metric(candidate: object) -> bool:
-    """Whether ``get_metric()`` works without an argument, such as a class."""
+    """Return whether ``get_metric()`` requires no argument (such as a class)."""
     make = getattr(candidate, "get_metric", None)
     return make is not None and all(
         parameter.default is not parameter.empty

@@ -7,15 +7,15 @@ accuracy, the log loss -mean log P(true), the Brier score mean Σ_c (P_c - 1[c t
     ECE = Σ_b (m_b / m) |accuracy_b - mean confidence_b|.                          (1)
 
 Retrieval scores use each labeled point as a query among the other points, as in
-pytorch-metric-learning. With R the number of other points of the query's class and r_i
-= 1 if the i-th nearest neighbor has the query's class,
+pytorch-metric-learning. Let R be the number of other points of the query's class. Let
+r_i be 1 if the i-th nearest neighbor has the query's class, otherwise 0. Then
 
     R-precision = (1/R) Σ_{i≤R} r_i,
     MAP@R       = (1/R) Σ_{i≤R} r_i · (1/i) Σ_{j≤i} r_j,                           (2)
 
-averaged over the queries with R > 0. Precision at 1 is the mean of r_1. min(R,
-max_depth) replaces R. If there are more than ``max_queries`` queries, they are sampled
-by a hash of their number.
+averaged over the queries with R > 0. Precision at 1 is the mean of r_1. R is at most
+``max_depth``. If there are more than ``max_queries`` points, queries are sampled by a
+hash of the row number.
 
 The score of pairs is the area under the ROC curve for "same class", with minus the
 dissimilarity as the score. It uses all pairs, or ``max_pairs`` sampled without
@@ -70,7 +70,7 @@ class Classifier(Protocol):
 
 @runtime_checkable
 class Typical(Protocol):
-    """A classifier with p-values of belonging to some training class."""
+    """A classifier with p-values of "this point belongs to some training class"."""
 
     def typicality(self, X: ArrayLike, /) -> np.ndarray: ...  # noqa: D102
 
@@ -104,7 +104,8 @@ def evaluate(
     n_bins : int, default=15
         Number of bins of the calibration error.
     max_pairs : int, default=200000
-        Maximum number of pairs used for ``pair_roc_auc`` and the costs.
+        Maximum number of pairs used for ``pair_roc_auc`` and for ``cllr`` to
+        ``min_dcf``.
     max_queries : int, optional
         Maximum number of points used as queries for retrieval scores. Default: 10,000,
         or 1000 for a dataset on disk. The standard error of a retrieval score is at
@@ -120,13 +121,14 @@ def evaluate(
         Scores by name:
 
         * ``accuracy, log_loss, brier, ece``, with a classifier.
-        * ``false_alarms`` and ``caught``, if the classifier has ``novelty``. They are
-          the fractions of points that it calls novel: ``false_alarms`` among points of
-          training classes, ``caught`` among points of other classes. y may then contain
-          other classes. All other scores of the classifier use only points of training
-          classes.
-        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, with a metric.
-          ``queries`` or ``depth`` if ``max_queries`` or ``max_depth`` was reached.
+        * ``false_alarms`` and ``caught``, if ``novelty`` of the classifier is set: the
+          fraction of points that are called novel, among points of training classes
+          (``false_alarms``) and among points of other classes (``caught``). y may then
+          contain other classes. All other scores of the classifier use only points of
+          training classes.
+        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, with a metric. If the
+          limit ``max_queries`` or ``max_depth`` was reached, also ``queries`` or
+          ``depth``, the number that was used.
         * ``cllr, cllr_min, eer, min_dcf`` (see ``verification``), with a
           ``PairSimilarity`` whose score is "log_ratio". If ``cllr`` exceeds
           ``cllr_min`` by more than 0.05, ``evaluate`` warns.
@@ -231,7 +233,8 @@ def retrieval(
     """Compute precision at 1, R-precision and MAP@R, Eq. (2), of labeled points.
 
     By default every point is a query among the other points, and the depth is R.
-    ``queries`` and ``depth`` are returned only if these limits were reached.
+    ``queries`` and ``depth`` are returned if ``max_queries`` or ``max_depth`` was
+    reached.
     """
     R = np.bincount(codes)[codes] - 1
     queries = query_rows(R, max_queries, seed)

@@ -21,7 +21,7 @@ from probmetric.inference.sampling.units import (
 )
 
 NEGLIGIBLE = 0.1
-"""Standard errors of elpd up to which unreliable terms cause no warning."""
+"""Largest change of elpd by unreliable terms without a warning, in standard errors."""
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
@@ -101,7 +101,7 @@ def _warn_of_unreliable(result: Any, terms: xr.Dataset, var_name: str | None) ->
         warnings.warn(
             "loo: elpd is unreliable. k-hat, the diagnostic of importance sampling, "
             f"is above {result.good_k:.2f} for {bad.sum()} of {bad.size} "
-            f"observations. They contribute {elpd[bad].sum():.3g} to elpd "
+            f"observations, which contribute {elpd[bad].sum():.3g} to elpd "
             f"{result.elpd:.3g} (standard error {result.se:.2g}). Refit without each "
             "of these observations, or use a model that depends less on single "
             "observations.",

@@ -20,7 +20,7 @@ type Classified = tuple[
 
 
 def class_sums(batches: Iterable[Classified], n_bins: int) -> Float[np.ndarray, "_"]:
-    """Compute the weight, three sums of scores, and two sums of each confidence bin."""
+    """Sum weights, three scores, and two terms of each confidence bin over batches."""
     tiny = np.finfo(float).eps
     total, sums, bins = 0.0, np.zeros(3), np.zeros((2, n_bins))
     for codes, P, w in batches:
@@ -91,7 +91,7 @@ def ranking_figures(
 def chosen_pairs(
     n: int, max_pairs: int, seed: int, *, symmetric: bool
 ) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
-    """Choose at most ``max_pairs`` pairs i < j, in both orders if not symmetric."""
+    """Choose at most ``max_pairs`` pairs i < j, or in both orders if not symmetric."""
     (max_pairs,) = check_counts(max_pairs=max_pairs)
     total = n * (n - 1) // 2
     if total <= max_pairs:

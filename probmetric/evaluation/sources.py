@@ -1,4 +1,4 @@
-"""Same-source and different-source pairs of rows, and the costs of metrics on them.
+"""Costs of metrics on same-source and different-source pairs of rows.
 
 All pairs of each kind are used, or a sample of ``max_pairs`` if there are more. The
 costs of ``verification`` do not depend on the ratio of same-source to different-source
@@ -28,9 +28,9 @@ MAX_PAIRS = 200_000
 
 
 class Judged(NamedTuple):
-    """Scores (N,) of pairs, larger for *same*, with their costs and intervals.
+    """Scores (N,) of pairs under a metric, with costs and intervals of the costs.
 
-    The score is the log likelihood ratio if the metric defines one. Otherwise the score
+    The score is the log likelihood ratio if the metric defines it. Otherwise the score
     is minus the dissimilarity, and ``cllr`` is NaN.
     """
 

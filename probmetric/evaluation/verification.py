@@ -6,12 +6,12 @@ ratio l = log Pr(pair | same)/Pr(pair | different), the log-likelihood-ratio cos
     Cllr = ½ [ 1/n₁ Σ_same log₂(1 + e^(-l)) + 1/n₀ Σ_diff log₂(1 + e^l) ],          (1)
 
 which is 0 for a perfect system and 1 if l = 0 for every pair. ``cllr_min`` is the
-minimum of Cllr over monotone transformations of l. The pool-adjacent-violators
-algorithm computes it. Cllr - cllr_min is the calibration loss. The steps (P_miss, P_fa)
-of this transformation are the vertices of the convex hull of the ROC curve. The equal
-error rate is the point P_miss = P_fa of the hull. The minimum detection cost with
-π = ``p_same`` is the minimum over the vertices, divided by the cost of the better
-constant decision:
+minimum of Cllr over monotone transformations of l, computed by the
+pool-adjacent-violators algorithm. Cllr - cllr_min is the calibration loss. The steps
+(P_miss, P_fa) of the best transformation are the vertices of the convex hull of the ROC
+curve. The equal error rate is the point P_miss = P_fa of the hull. The minimum
+detection cost with π = ``p_same`` is the minimum over the vertices, divided by the cost
+of the better constant decision:
 
     minDCF = min (π C_miss P_miss + (1 - π) C_fa P_fa)
              / min(π C_miss, (1 - π) C_fa).                                         (2)
@@ -123,8 +123,8 @@ def warn_of_calibration(costs: Verification) -> None:
     """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
-            f"Cllr is {costs.cllr:.3g} bits. After calibration on these rows it would "
-            f"be {costs.cllr_min:.3g} bits (too small a number if there are few "
+            f"Cllr is {costs.cllr:.3g} bits. After calibration on these rows, Cllr "
+            f"would be {costs.cllr_min:.3g} bits (an underestimate if there are few "
             "pairs). The likelihood ratios may be miscalibrated. Use "
             "TwoStageMixture(calibration='auto') with groups, learn from more "
             "sources, or evaluate on more sources.",
@@ -146,10 +146,10 @@ def verification_intervals(
     """Compute jackknife intervals of the costs by leaving out sources.
 
     Pairs that share a source are dependent, so each jackknife sample leaves out one
-    source with all its pairs. With more than 100 sources, it leaves out one of 100
-    groups of sources. Limits use a t quantile on the log scale. A minimized cost is too
-    small on the same data. Limits are therefore widened to contain the cost and the
-    bias-corrected cost.
+    source with all its pairs. With more than 100 sources, each sample leaves out one of
+    100 groups of sources. Limits use a t quantile on the log scale. Costs that are
+    minimized on the same data are too small. Limits are therefore widened to contain
+    the cost and the bias-corrected cost.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def verification_intervals(
         As in ``verification``.
     sources : array-like of shape (N, 2), of int or str
         Sources of the two members of each pair: equal if ``same`` is True, otherwise
-        different. At least three sources are required. Without any one source, pairs of
-        both kinds must remain.
+        different. At least three sources are required. If any one source is left out,
+        pairs of both kinds must remain.
     prob : float in (0, 1), default=0.9
         Nominal coverage.
     seed : int, default=0
@@ -245,7 +245,7 @@ def pav(
 def _calibrated(
     ones: Float[np.ndarray, "l"], zeros: Float[np.ndarray, "l"]
 ) -> tuple[Float[np.ndarray, "l"], Float[np.ndarray, "l"]]:
-    """Return the log ratios of increasing levels that attain cllr_min, and P(same)."""
+    """Return monotone calibrated log ratios, which attain cllr_min, and P(same)."""
     p = isotonic_regression(ones / (ones + zeros), sample_weight=ones + zeros)
     with np.errstate(divide="ignore"):
         return np.log(p) - np.log1p(-p) + np.log(zeros.sum() / ones.sum()), p
@@ -316,7 +316,7 @@ def _cllr(
     ones: Float[np.ndarray, "l"],
     zeros: Float[np.ndarray, "l"],
 ) -> float:
-    """Eq. (1) from distinct ratios and their shares among the pairs of each kind."""
+    """Compute Eq. (1) from distinct ratios and their shares in the pairs of a kind."""
     costs = (
         share[share > 0] @ np.logaddexp(0, side * log_ratio[share > 0])
         for share, side in ((ones, -1), (zeros, 1))
@@ -325,7 +325,7 @@ def _cllr(
 
 
 def _groups(sources: np.ndarray, seed: int) -> Int[np.ndarray, "N 2"]:
-    """Jackknife group of each source, at most ``N_GROUPS``."""
+    """Return the jackknife group of each source, in at most ``N_GROUPS`` groups."""
     names, codes = np.unique(sources, return_inverse=True)
     if len(names) < 3:
         raise ValueError(
@@ -336,7 +336,7 @@ def _groups(sources: np.ndarray, seed: int) -> Int[np.ndarray, "N 2"]:
 
 
 def _interval(costs: np.ndarray, prob: float, largest: float) -> Interval:
-    """Jackknife limits of one cost on the log scale; costs[0] uses all sources."""
+    """Compute jackknife limits of a cost on the log scale. costs[0] has all sources."""
     if not 0 < costs[0] < np.inf:
         return Interval(np.asarray(0.0), np.asarray(largest))
     with np.errstate(divide="ignore"):

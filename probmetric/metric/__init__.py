@@ -1,9 +1,9 @@
-"""Metrics: the dissimilarity of a point y from a query q; smaller is closer.
+"""Metrics, which compute the dissimilarity of a point y from a query q.
 
-A metric object is an immutable pytree without a batch axis. ``Metric`` is the common
-interface. ``metric(u, v)`` is the distance if ``is_distance`` is True, and the
-dissimilarity otherwise. ``is_distance`` means a pseudo-metric: it is symmetric, zero
-for equal points, and satisfies the triangle inequality. ``is_distance`` and
+A metric is an immutable pytree without a batch axis. ``Metric`` is the common
+interface. A call ``metric(u, v)`` returns a distance if ``is_distance`` is True, and a
+dissimilarity otherwise. ``is_distance`` is True for pseudo-metrics: symmetric functions
+that are zero for equal points and satisfy the triangle inequality. ``is_distance`` and
 ``symmetric`` are static attributes of the pytree.
 
 ``protocol``             interfaces of metrics, and the checks of their arguments.

@@ -5,12 +5,13 @@ Kaski 2007; maths B1, B6):
 
     log p(y, c) = log Σ_k π_ck N(y; μ_ck, L_ck L_ckᵀ),  π_ck = α_c β_ck.            (1)
 
-With p(k|y,c) the share of component k in its class, the score of a class is
+With p(k|y,c) the probability of component k given the class c, the class score is
 
     m_c(y) = -∇_y log p(y, c) = Σ_k p(k|y,c) Σ_ck⁻¹ (y - μ_ck).                     (2)
 
-To second order 8 (1 - Σ√(p p')) = 8 JS = δᵀJδ (natural logs), with J the Fisher matrix
-of ``metric.fisher``.
+For two points with a small difference δ, the squared Hellinger distance 1 - Σ√(p p')
+and the Jensen-Shannon divergence (in nats) are δᵀJδ/8 to second order. J is the Fisher
+matrix of ``metric.fisher``.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from probmetric.typing import Array
 def _whiten(
     Y: Float[Array, "n p"], mu: Float[Array, "c k p"], chol: Float[Array, "c _k p p"]
 ) -> Float[Array, "c k p n"]:
-    """Return L_ck⁻¹ (y_i - μ_ck); one solve per factor, not per component."""
+    """Return L_ck⁻¹ (y_i - μ_ck), with one triangular solve per Cholesky factor."""
     c, k, p = mu.shape
     rows = jnp.broadcast_to(Y.T, (*chol.shape[:2], p, len(Y)))
     factor = jnp.broadcast_to(chol, (c, k, p, p))
@@ -56,11 +57,11 @@ def component_log_joint(
     mu: Float[Array, "c k p"],
     chol: Float[Array, "c _k p p"],
 ) -> Float[Array, "c k n"]:
-    """Return log p(y_i, c, k); memory n · c · k · p.
+    """Return log p(y_i, c, k), with n · c · k · p numbers in memory.
 
     ``chol`` has shape (c, 1, p, p) for one covariance per class, or (c, k, p, p) for
-    one covariance per component. A missing component has log_weight -inf and finite μ
-    and L.
+    one covariance per component. A class with fewer than k components has entries with
+    ``log_weight`` -inf. Their μ and L must be finite.
     """
     return _log_joint_of(_whiten(Y, mu, chol), log_weight, chol)
 
@@ -71,7 +72,7 @@ def class_log_joint(
     mu: Float[Array, "c k p"],
     chol: Float[Array, "c _k p p"],
 ) -> Float[Array, "n c"]:
-    """Return the log joint density log p(y_i, c), Eq. (1), with respect to dy."""
+    """Return log p(y_i, c), Eq. (1), the log joint densities in the projection."""
     return logsumexp(component_log_joint(Y, log_weight, mu, chol), axis=1).T
 
 
@@ -94,7 +95,7 @@ def scores(
 
 
 def pooled(xp: ModuleType, log_weight: Array, chol: Array) -> Array:
-    """Return the covariance within components, pooled by their weights."""
+    """Return the mean of the components' covariances, weighted by ``log_weight``."""
     factors = xp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
     half = xp.exp(log_weight / 2)[..., None, None] * xp.swapaxes(factors, -1, -2)
     rows = half.reshape(-1, half.shape[-1])
@@ -107,7 +108,7 @@ pooled_covariance = partial(pooled, jnp)
 def hellinger_squared(
     log_p: Float[Array, "*n c"], log_q: Float[Array, "*n c"]
 ) -> Float[Array, "*n"]:
-    """Return 1 - Σ√(p q) as ½Σ(√p - √q)², which does not cancel for close points."""
+    """Return 1 - Σ√(p q), computed as ½Σ(√p - √q)² to avoid cancellation."""
     return 0.5 * jnp.sum((jnp.exp(log_p / 2) - jnp.exp(log_q / 2)) ** 2, -1)
 
 
@@ -137,24 +138,25 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 class ClassDistribution(MetricBase):
     """Compare points by their class probabilities p(c|Ax).
 
-    ``dissimilarity`` is the divergence of the class probabilities. ``distance`` is its
-    square root. Points with equal class probabilities are at distance 0. The metric
-    depends on the parameters only through p(c|x).
+    ``dissimilarity`` is the divergence of the class probabilities, and ``distance`` is
+    the square root of the divergence. Points with equal class probabilities have
+    distance 0. The metric depends on the parameters only through p(c|x).
 
     Parameters
     ----------
     A : array of shape (p, d)
         Matrix of the projection y = Ax.
     log_weight : array of shape (c, k)
-        Log weight of component k of class c: class weight times weight within the
-        class.
+        Log weights log(α_c β_ck). α_c is the weight of class c, and β_ck is the weight
+        of component k within class c.
     mu : array of shape (c, k, p)
         Means of the components in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
         Lower Cholesky factors of the covariances.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
-        Squared Hellinger distance 1 - Σ√(p p') of the class probabilities p and p' of
-        two points, or their Jensen-Shannon divergence in nats.
+        Divergence of the class probabilities p and p' of two points. "hellinger" is the
+        squared Hellinger distance 1 - Σ√(p p'). "jensen_shannon" is the Jensen-Shannon
+        divergence in nats.
 
     Examples
     --------
@@ -193,7 +195,7 @@ class ClassDistribution(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all divergences, shape (m, n); memory m · n · c."""
+        """Compute all divergences, shape (m, n), with m · n · c numbers in memory."""
         log_q = self.log_probability(jnp.asarray(Q))
         log_p = self.log_probability(jnp.asarray(P))
         divergence = _DIVERGENCE[self.divergence]
@@ -208,7 +210,7 @@ class ClassDistribution(MetricBase):
     def distance(
         self, A: Float[Array, "n d"], B: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Compute the distance (root of the divergence) between matching rows."""
+        """Compute the distance (root of the divergence) of matching rows of A and B."""
         log_a = self.log_probability(jnp.asarray(A))
         log_b = self.log_probability(jnp.asarray(B))
         return jnp.sqrt(_DIVERGENCE[self.divergence](log_a, log_b))

@@ -1,9 +1,9 @@
 """Feature names of metrics, and the check of data frames against them.
 
 A metric learned from a data frame, or loaded from a file with feature names, has
-``feature_names_in_``. It raises an error for a data frame with other columns or another
-order of columns. The names are an attribute of the object: they are pickled and copied
-with it, but they are not part of the pytree.
+``feature_names_in_``. Its methods raise an error for a data frame with other columns or
+another order of columns. The names are pickled and copied with the metric, but are not
+part of the pytree.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ def named[M](metric: M, names: Iterable[str] | None, unknown: str | None = None)
 def with_names[**P, R](method: Callable[P, R]) -> Callable[P, R]:
     """Wrap a learner's method that returns a metric or draws, to set their names.
 
-    Draws have the names of features as coordinates, and need only ``handle_unknown``.
+    For draws only ``handle_unknown`` is set, because their coordinates are the names.
     """
 
     @wraps(method)
@@ -71,7 +71,7 @@ def with_factors(
     reset: bool = False,
     names: Sequence[str] | None = None,
 ) -> Any:
-    """Code the factors of a data frame, in ``fit`` (``reset``) or as in ``fit``."""
+    """Code the factors of a data frame as in ``fit``. ``reset`` learns the factors."""
     if reset:
         factors = factors_of(X) if names is None else levels_in(names, X)
         vars(estimator)["factors_"] = factors
@@ -184,8 +184,8 @@ def difference(
 ) -> str:
     """Describe the difference between feature names and data columns ("" if none).
 
-    Default names match any names: x0, x1, ... for files, and 0, 1, ... for data frames.
-    The numbers do not match if the other names are also numbers.
+    Default names (x0, x1, ... for files, 0, 1, ... for data frames) match any names.
+    However, 0, 1, ... do not match other names that are numbers.
     """
     if list(names) == list(columns):
         return ""
@@ -205,7 +205,7 @@ def difference(
 
 
 def _few(words: Iterable[str]) -> str:
-    """Join the first five words, with the number of the others."""
+    """Join the first five words, and add the number of omitted words."""
     items = [*words]
     more = f" and {len(items) - 5} more" if len(items) > 5 else ""
     return f"{', '.join(items[:5])}{more}"

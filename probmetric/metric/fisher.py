@@ -7,8 +7,8 @@ With the class scores m_c(y) = -∇_y log p(y, c) and m̄ = Σ_c p(c|y) m_c,
                                                                                     (2)
     J(x) = Aᵀ J_y(Ax) A,  of rank at most min(p, C - 1)                             (3)
 
-(maths B6). J is 0 where p(c|x) is one-hot: far from every boundary, a small step does
-not change the class probabilities.
+(maths B6). Far from every class boundary p(c|x) is one-hot and J is 0, because a small
+step does not change the class probabilities.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def mean_fisher(
     chol: Float[Array, "c _k p p"],
     w: Float[Array, "n"] | None = None,
 ) -> Float[Array, "p p"]:
-    """Return the (weighted) mean of J_y over Y without storing n matrices."""
+    """Return the (weighted) mean of J_y over the rows of Y, without n matrices."""
     F = fisher_factor(*scores(Y, log_weight, mu, chol))
     w = jnp.ones(len(Y), Y.dtype) if w is None else w
     flat = (jnp.sqrt(w / jnp.sum(w))[:, None, None] * F).reshape(-1, Y.shape[1])
@@ -53,7 +53,8 @@ class LocalFisher(MetricBase):
 
     J(q) is the Fisher information matrix of the class probabilities p(c|x) at the query
     q. The squared distance is not symmetric, because the matrix depends on the query.
-    For close points it is about 8 times the divergence of ``ClassDistribution``.
+    For close points the squared distance is about 8 times the divergence of
+    ``ClassDistribution``.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ class LocalFisher(MetricBase):
 
     Examples
     --------
-    The first feature separates two classes; its weight is largest between their means.
+    The first feature separates two classes. Its weight is largest between their means.
 
     >>> import numpy as np
     >>> mu, chol = np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1, 1))
@@ -104,7 +105,7 @@ class LocalFisher(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all squared distances, shape (m, n); memory m · n · c."""
+        """Compute all squared distances, shape (m, n), with m · n · c numbers."""
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
         return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)

@@ -6,26 +6,27 @@ nearest neighbor at distance r in the metric A, |A| = 1, is (maths 2.1)
     err(x, r) = (1 - s) + r²/(2D) · tr(A⁻¹B) + O(r⁴),                             (1)
     B = Σ_i w_i H̄_i,   w_i = ρ_i (s - ρ_i),   Σ_i w_i = 0.                        (2)
 
-A depends on B only up to a factor with either sign. For two classes B ∝ H̄_1 - H̄_2,
-which needs no posterior or prior and is not singular on the decision boundary. For more
-classes, with m the most probable class, the weights are relative to the second most
-probable class and do not underflow far from the data:
+Multiplying B by a positive or negative number does not change A. For two classes
+B ∝ H̄_1 - H̄_2. This form needs neither posterior nor prior, and is not singular on the
+decision boundary. For more classes, let m be the most probable class. The weights in
+(3) are relative to the second most probable class, and do not underflow far from the
+data:
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
-One matrix. With B = U diag(λ) Uᵀ three rules are A = U diag(a) Uᵀ:
+Let B = U diag(λ) Uᵀ. Each of the three rules computes a matrix A = U diag(a) Uᵀ:
 
 * ``zero_bias``, Eq. (10) of the paper: a_i = d₊λ_i or -d₋λ_i, with d₊, d₋ the numbers
-  of positive and negative eigenvalues. It minimizes tr(A⁻¹|B|) subject to
-  tr(A⁻¹B) = 0 and |A| = 1. If B has a zero eigenvalue (always, for equal covariances
-  and D > 2) A is singular. B = 0 gives I.                                        (4)
+  of positive and negative eigenvalues. This A minimizes tr(A⁻¹|B|) subject to
+  tr(A⁻¹B) = 0 and |A| = 1. A is singular if B has a zero eigenvalue, as for equal
+  covariances and D > 2. B = 0 gives I.                                           (4)
 * ``min_norm``: P = A⁻¹ minimizes ½‖P‖² - log|P| + τ_max |tr(PB̃)|, B̃ = B/max|λ|:
 
       log a_i = asinh(τ λ̃_i / 2),  τ ∈ [-τ_max, τ_max] with Σ λ̃_i/a_i = 0,       (5)
 
-  or τ at its bound if all λ have the same sign and no metric removes the bias. A is
-  continuous in B, regular for zero eigenvalues, and I for B = 0; for eigenvalues of the
-  same sign A → |B| as τ_max grows.
+  If all λ have the same sign, no metric removes the bias, and τ is at its bound. Then
+  A → |B| as τ_max grows. A is continuous in B, and is invertible even if B has zero
+  eigenvalues. B = 0 gives I.
 * ``regularised``: P minimizes ½ tr(PB)² + ½ε‖P‖² - log|P|:
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)
@@ -48,10 +49,10 @@ from jaxtyping import Float
 from probmetric.typing import Array
 
 MAX_MULTIPLIER = 100.0
-"""τ_max of Eq. (5): the condition number of A stays below about τ_max² = 10⁴."""
+"""τ_max of Eq. (5). It limits the condition number of A to about τ_max² = 10⁴."""
 
 BISECTIONS = 70
-"""Halvings of a bracket of width ≤ 10: below float64's spacing."""
+"""Number of bisections. A bracket of width 10 then is below float64's spacing."""
 
 
 class Spectrum(NamedTuple):
@@ -87,9 +88,9 @@ def fisher_matrix(
 
     The matrix is F = Σ_{i<j} ρ_iρ_j (g_i - g_j)(g_i - g_j)ᵀ with the scores g_c = ∇ log
     p_c. Its rank is at most c - 1. The KL divergence between the class posteriors at x
-    and x + δ is ½ δᵀFδ to second order. The paper's "local" Fisher metric of one
-    Gaussian is global (erratum G5). ``relative`` divides by the largest ρ_iρ_j, which
-    may underflow far from the boundary.
+    and x + δ is ½ δᵀFδ to second order. (The paper's "local" Fisher metric of one
+    Gaussian does not depend on x: erratum G5.) ``relative=True`` divides F by the
+    largest ρ_iρ_j, which may underflow far from the boundary.
     """
     i, j = jnp.triu_indices(scores.shape[0], 1)
     log_weight = log_rho[i] + log_rho[j]
@@ -109,7 +110,7 @@ def unit_determinant(a: Float[Array, "d"]) -> Float[Array, "d"]:
 def _eigen(
     B: Float[Array, "d d"], size: Float[Array, ""] | float
 ) -> tuple[Float[Array, "d"], Float[Array, "d d"]]:
-    """Return eigenvalues (0 at the level of rounding) and eigenvectors of B."""
+    """Return eigenvalues (0 if within rounding error) and eigenvectors of B."""
     values, U = jnp.linalg.eigh(B)
     rounding = B.shape[-1] * jnp.finfo(B.dtype).eps * size
     return jnp.where(jnp.abs(values) > rounding, values, 0.0), U
@@ -187,7 +188,7 @@ def regularised(B: Float[Array, "d d"], epsilon: Float[Array, ""] | float) -> Sp
 
 
 def with_base(spectrum: Spectrum, gamma: Float[Array, ""] | float) -> Spectrum:
-    """Add the base metric: γI + D·A/tr A, determinant 1. A singular A needs γ > 0."""
+    """Return γI + D·A/tr A, scaled to determinant 1. If A is singular, use γ > 0."""
     a = spectrum.a
     total = jnp.sum(a)
     flat = jnp.where(total > 0, a * len(a) / jnp.where(total > 0, total, 1.0), 1.0)

@@ -9,15 +9,17 @@ u = Vᵀ(x̄ - μ) and the scatter s = Σ_j Σ_i (Vᵀe_j)²_i / a_i,
                         + (n - 1) Σ_i log a_i + s + d log n ],
     v = 1 - a + a/n.                                                               (1)
 
-The union of items X and Y has n + m measurements, the weighted mean of u, and
+The union of items X and Y has n + m measurements. Its u is the weighted mean of u(X)
+and u(Y), and its scatter is
 
     s(X, Y) = s(X) + s(Y) + n m/(n + m) Σ_i (u_i(X) - u_i(Y))²/a_i.                (2)
 
-The likelihood ratio of one source to two sources is, for weights c_k,
+With component weights c_k, the likelihood ratio of one source to two sources is
 
     LR = Σ_k c_k p(X, Y | k) / [Σ_k c_k p(X | k) · Σ_k c_k p(Y | k)].              (3)
 
-Blended models are averaged above and below the line, as in ``PairSimilarity``.
+For a blend of models, the numerator and the denominator are averaged over models, as in
+``PairSimilarity``.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,11 +35,11 @@ if TYPE_CHECKING:
     from probmetric.metric.pair_similarity import PairSimilarity
 
 BLOCK = 1 << 20
-"""Approximate number of entries of a block of pairs."""
+"""Approximate number of array entries per block of pairs."""
 
 
 class Items(NamedTuple):
-    """Measurements (n, d), the item of each, and names of the items."""
+    """Measurements, item numbers of measurements, and names and sizes of items."""
 
     X: Float[np.ndarray, "n d"]
     item: Int[np.ndarray, "n"]
@@ -46,7 +48,7 @@ class Items(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """Terms of one component: n, u and s of every item."""
+    """Terms n, u and s of Eq. (1) for every item, under one component."""
 
     n: Float[np.ndarray, "*m"]
     u: Float[np.ndarray, "*m d"]

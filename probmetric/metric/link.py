@@ -4,16 +4,16 @@
     calibrated   log odds = a - γ log max(D, D_min): P = 1/(1 + (D/D₀)^γ)    (2)
     calibrated   P = a decreasing function of D, linear between knots        (3)
 
-The link (1) is the link of Latent Coincidence Analysis (maths A2). The links (2), with
-D₀ = exp(a/γ), and (3) are fitted to the distances of held-out pairs, and are valid for
-pairs chosen in the same way (``pairs``). D_min is the smallest positive distance of
-these pairs. Equal points are treated as points at distance D_min.
+Link (1) is the link of Latent Coincidence Analysis (maths A2). Links (2) and (3) are
+fitted to the squared distances of held-out pairs. They are valid for pairs chosen in
+the same way as the held-out pairs (``pairs``). In (2), D₀ is exp(a/γ), and D_min is the
+smallest positive D of the held-out pairs. Equal points are treated as points at D_min.
 
-Prior odds. If pairs are chosen regardless of their distance, other prior odds add
-log(prior odds / odds of the pairs) to the log odds: choosing pairs given y changes only
-the intercept of a logistic regression (Prentice and Pyke 1979). Prior odds raise an
-error for links fitted to nearest pairs, which are chosen by their distance, and for the
-model's link, because b includes the model's prior odds.
+Prior odds. If pairs are chosen regardless of their distance, ``prior_odds`` adds
+log(prior odds / odds of the fitted pairs) to the log odds, because choosing pairs given
+y changes only the intercept of a logistic regression (Prentice and Pyke 1979). A link
+fitted to nearest pairs does not support prior odds, because these pairs are chosen by
+their distance. The model's link does not support them, because b includes prior odds.
 """
 
 from collections.abc import Callable
@@ -33,20 +33,20 @@ from probmetric.precision import numpy_in_numpy_out, one_program, store_native
 from probmetric.typing import Array, ArrayLike, Scalar
 
 AT_RANDOM = "all"
-"""``pairs`` of a link calibrated on pairs chosen only by y: all held-out pairs."""
+"""Value of ``pairs`` for a link calibrated on all held-out pairs, near and far."""
 
 # A dataclass field of type str: the pairs that a link was fitted to ("": unknown).
 _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
     "P(same) is not available, because this metric has no link. After a fit to class "
-    "labels use same_probability of the learner, or the metric that `probmetric fit "
-    "--store-votes` writes."
+    "labels, call same_probability of the learner, or load the metric file that "
+    "`probmetric fit --store-votes` writes."
 )
 
 
 def check_odds(prior_odds: object) -> None:
-    """Raise unless prior odds are a number above 0 (traced values are not checked)."""
+    """Raise unless ``prior_odds`` is a number above 0. Skip traced values."""
     if isinstance(prior_odds, Tracer):
         return
     if isinstance(prior_odds, np.ndarray | jax.Array) and prior_odds.ndim == 0:
@@ -62,15 +62,16 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
         raise ValueError(
             f"prior_odds must be None for a {link.kind} link fitted to "
             f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. After a fit to class "
-            "labels use same_probability(..., new_classes=True, prior_odds=...). For "
-            "your own pairs, multiply P/(1 - P) by prior_odds / odds of the pairs."
+            "labels, use same_probability(..., new_classes=True, prior_odds=...). "
+            "After a fit to pairs, multiply the odds P/(1 - P) by prior_odds, and "
+            "divide them by the odds of same among the fitted pairs."
         )
 
 
 def _of_squares[L](
     function: Callable[[L, Array], Array],
 ) -> Callable[[L, ArrayLike], Array]:
-    """Compile a link's function of squared distances; lists become one array."""
+    """Compile a link's function of squared distances, and convert lists to arrays."""
     program = one_program(function)
 
     @numpy_in_numpy_out
@@ -118,16 +119,16 @@ def _probability(link: "AnyLink", squared: Array, prior_odds: Scalar | None) -> 
 class Link(_Base):
     """P(same | D) = exp(-(b + scale · D)) for a squared distance D, as in the model.
 
-    For pairs made from labels this is not calibrated: it decreases more steeply with D
-    than the observed frequency of *same*.
+    For pairs made from labels this link is not calibrated, because P(same) decreases
+    more steeply with D than the observed frequency of *same*.
 
     Parameters
     ----------
     b, scale : arrays of shape ()
         Intercept b ≥ 0 and scale > 0.
     pairs : str, default=""
-        How the pairs of the fit were chosen, such as "nearest". "" if unknown (files of
-        version 0.1.0).
+        How the fitted pairs were chosen, such as "nearest". The value is "" if this is
+        unknown (files of version 0.1.0).
 
     Examples
     --------
@@ -157,12 +158,12 @@ class LogLogisticLink(_Base):
         Coefficients a and γ ≥ 0 of the log odds of *same*, a - γ log D. D₀ is exp(a/γ).
     floor : array of shape ()
         Smallest squared distance D_min > 0 of the fitted pairs. P(same) is constant
-        below it.
+        for D ≤ D_min.
     odds : array of shape ()
         Odds of *same* among the fitted pairs.
     pairs : str
-        How these pairs were chosen: "nearest", "impostors", or "all" (regardless of
-        their distance).
+        How the fitted pairs were chosen: "nearest", "impostors" or "all" (regardless of
+        their distance), as the parameter ``pairs`` of ``LCA``.
 
     Examples
     --------
@@ -199,9 +200,9 @@ class IsotonicLink(_Base):
     Parameters
     ----------
     squared, same : arrays of shape (m,)
-        Squared distances of the knots, increasing, and P(same) at the knots,
-        nonincreasing in (0, 1). P(same) is linear between knots and constant outside
-        them.
+        ``squared`` contains increasing squared distances, the knots. ``same`` contains
+        P(same) at the knots, nonincreasing values in (0, 1). P(same) is linear between
+        knots and constant outside the knots.
     odds, pairs
         See ``LogLogisticLink``.
 

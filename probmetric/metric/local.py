@@ -6,21 +6,22 @@ dissimilarity of y from query x is
     (z_y - z_x)ᵀ A(z_x) (z_y - z_x),                                              (1)
 
 which is neither symmetric nor a distance. A(z) is computed from the class densities by
-one of the rules of ``metric.glml``. Its determinant on its range is 1, so
-dissimilarities from different queries are comparable. The rule "fisher" is an
-exception: the range of its matrix (at most c - 1 directions) may be smaller far from a
-boundary. In input units the matrix is FᵀA F.
+one of the rules of ``metric.glml``. A(z) has determinant 1 on its range, so
+dissimilarities from different queries are comparable. With ``rule="fisher"`` they may
+not be comparable, because the range of A(z) (at most c - 1 directions) may be smaller
+far from a boundary. In input units the matrix is FᵀA F.
 
-The dissimilarities of all pairs are one matrix product. With A_x the matrix of query x
-and φ(t) = (t_it_j for i ≤ j, t) the f = D(D+1)/2 + D features of a point,
+The dissimilarities of all pairs are computed by one matrix product. Let A_x be the
+matrix of query x, and φ(t) = (t_it_j for i ≤ j, t) the f = D(D+1)/2 + D features of a
+point t. Then
 
     (t - x)ᵀA_x(t - x) = φ(t)·ψ_x + xᵀA_x x,  ψ_x = (A_ij (1 + [i<j]), -2A_x x),   (2)
 
-in 2mnf flops, half as many as transforming every point for every query. Points are
-processed ``TILE`` at a time: memory is m f + TILE (f + m) numbers in addition to the
-m n results. The product cancels for close pairs, with absolute error about
-eps ‖A‖ (|x|² + |t|²). ``refine`` evaluates (1) directly for a few candidates. Squares
-that are negative by rounding are set to 0.
+in 2mnf flops, half as many as transforming every point for every query. ``TILE`` points
+are processed at a time, with m f + TILE (f + m) numbers in memory besides the m n
+results. For close pairs the terms of (2) cancel, and the absolute error is about
+eps ‖A‖ (|x|² + |t|²). ``refine`` evaluates (1) directly for a few candidates. Squared
+distances that are negative by rounding are set to 0.
 """
 
 from dataclasses import dataclass, field, replace
@@ -48,7 +49,7 @@ from probmetric.precision import in_native_order, one_program, traced
 from probmetric.typing import Array
 
 TILE = 1024
-"""Points processed at a time."""
+"""Number of points processed at a time."""
 
 
 class QueryForms(NamedTuple):
@@ -102,13 +103,13 @@ def local_pairwise(
 type Rule = Literal["min_norm", "zero_bias", "regularised", "fisher"]
 
 FAR = 2.0**250
-"""About 1.8e75: fourth powers of smaller numbers, and their sums, are finite."""
+"""Bound of coordinates (about 1.8e75) that keeps sums of fourth powers finite."""
 
 CHUNK = 64
-"""Queries whose matrices are computed at a time, with c · CHUNK · D² numbers each."""
+"""Number of queries in a batch. A batch needs c · CHUNK · D² numbers in memory."""
 
 SIDES = (1, CHUNK)
-"""Compiled batch sizes: more queries than 1 are padded to a multiple of CHUNK."""
+"""Compiled batch sizes. Two or more queries are padded to a multiple of CHUNK."""
 
 
 @jax.tree_util.register_dataclass
@@ -118,22 +119,22 @@ class LocalMahalanobis(MetricBase):
 
     The matrix is chosen to remove the leading bias of nearest-neighbor class
     probabilities (``GLML``). If the class densities are correct, the bias is removed to
-    second order in the distance to the neighbor. A *negative* bias, with which the
-    error is smaller than the asymptotic error, is removed too (maths 2.3, caveats).
+    second order in the distance to the neighbor. A *negative* bias, which makes the
+    error smaller than the asymptotic error, is also removed (maths 2.3, caveats).
 
     Parameters
     ----------
     classes : ClassDensities
         Class densities in the transformed coordinates F(x - centre).
     frame : array of shape (d, d)
-        Invertible linear map F. The rules prefer matrices near I in the coordinates
-        after F. Usually F whitens the pooled covariance. The identity gives the paper's
-        metric.
+        Invertible linear map F. The rules prefer matrices near the identity in the
+        transformed coordinates. Usually F whitens the pooled covariance. F = I gives
+        the paper's metric.
     centre : array of shape (d,)
         Point that is subtracted before F is applied, to reduce rounding errors.
     gamma : array of shape (), default 0
-        Weight γ ≥ 0 of the base metric FᵀF. With a local matrix A of size D, the sum is
-        γI + D·A/tr A in transformed coordinates. With ∞ only the base metric is used.
+        Weight γ ≥ 0 of the base metric FᵀF. In transformed coordinates, γI + D·A/tr A
+        replaces the local matrix A. With γ = ∞ only the base metric is used.
     epsilon : array of shape (), default 0.05
         Ridge penalty ε > 0 of the rule "regularised" (Eq. 6 of ``metric.glml``). The
         bias matrix B is first divided by its Frobenius norm over √D.
@@ -172,14 +173,14 @@ class LocalMahalanobis(MetricBase):
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise if ‖z‖ is 1e75 or more, because A(z) has fourth powers of z."""
+        """Raise for coordinates of z above 1e75, because A(z) uses fourth powers."""
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
             raise ValueError(
                 f"{name}: coordinates must be below 1e75 after centering and scaling, "
-                f"because larger fourth powers overflow, got {np.abs(X).max():.3g}. "
-                "Rescale the points."
+                "because their fourth powers are used, got a largest entry of "
+                f"{np.abs(X).max():.3g}. Rescale the points."
             )
 
     @measured
@@ -191,8 +192,8 @@ class LocalMahalanobis(MetricBase):
         if traced(queries) and not traced(X) and X.dtype != queries.dtype:
             raise ValueError(
                 "X must be an argument of the function inside jax.jit, got an array "
-                f"from outside of dtype {X.dtype}, which JAX would convert to float32. "
-                "Pass X as an argument, or use jax.enable_x64."
+                f"of dtype {X.dtype} from outside. JAX would convert this array to "
+                "float32. Pass X as an argument, or use jax.enable_x64."
             )
         if traced(self, queries):  # Also for constants of a traced function.
             return _matrices(self, queries)
@@ -226,7 +227,7 @@ class LocalMahalanobis(MetricBase):
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
 
     def prepare_alone(self, Q: Float[np.ndarray, "m d"]) -> QueryForms:
-        """Return ``prepare(Q)`` as NumPy arrays, without compiling for its shape."""
+        """Return ``prepare(Q)`` as NumPy arrays, without compiling for this shape."""
         Z = (Q - np.asarray(self.centre)) @ np.asarray(self.frame).T
         return _forms(np, _by_chunks(self, Q), Z)
 
@@ -314,7 +315,7 @@ _frame_matrices = jax.jit(_matrices, compiler_options=COMPILED_SOON)
 def _by_chunks(
     metric: LocalMahalanobis, X: Float[np.ndarray, "n d"]
 ) -> Float[np.ndarray, "n d d"]:
-    """Return A(z) of each row, by programs for two sizes; repeated rows only once."""
+    """Return A(z) of each row in batches, computing a repeated last row only once."""
     (n, d), side = X.shape, next((s for s in SIDES if len(X) <= s), CHUNK)
     if n == 0:
         return np.zeros((0, d, d), X.dtype)
@@ -343,9 +344,9 @@ def local_metric(
 ) -> LocalMahalanobis:
     """Return the local metric of class densities in input coordinates.
 
-    ``frame="pooled"`` whitens by the pooled scale matrix Σ_c π_c Σ_m ω_cm S_cm, which
-    must be positive definite. ``frame="identity"`` does not change the axes. Points are
-    centered at the mean location of the densities.
+    ``frame="pooled"`` whitens by the pooled scale matrix, the mean of the components'
+    scale matrices. The pooled matrix must be positive definite. ``frame="identity"``
+    does not change the axes. Points are centered at the mean location of the densities.
     """
     return local_of(jnp, in_native_order(classes), rule, gamma, epsilon, frame)
 
@@ -358,7 +359,7 @@ def local_of(
     epsilon: Array | float = 0.05,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
-    """Return ``local_metric`` by NumPy or by JAX."""
+    """Compute ``local_metric`` with NumPy or JAX (``xp``)."""
     share = xp.exp(classes.log_prior[:, None] + classes.log_mix)
     share = share / xp.sum(share)
     centre = xp.einsum("ck,ckd->d", share, classes.loc)

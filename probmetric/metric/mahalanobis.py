@@ -27,7 +27,7 @@ def check_factor(factor: ArrayLike) -> Array:
 
 
 def _image_of_difference(factor: ArrayLike, A: Array, B: Array) -> Array:
-    """Return L(a - b) of rows, in floats (differences of uint8 are modulo 256)."""
+    """Return L(a - b) of matching rows in floats (uint8 differences wrap around)."""
     L = check_factor(factor)
     dtype = jnp.result_type(L, A, B)
     return (jnp.asarray(A, dtype) - jnp.asarray(B, dtype)) @ L.T
@@ -43,9 +43,9 @@ def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
 class Mahalanobis(MetricBase):
     """Squared distance (x - y)ᵀ LᵀL (x - y).
 
-    ``dissimilarity`` and ``pairwise`` compute *squared* distances, which neighbors and
-    soft votes use. ``distance`` and a call ``metric(u, v)`` compute distances (not
-    squared).
+    ``dissimilarity`` and ``pairwise`` compute *squared* distances. Neighbors and soft
+    votes use squared distances. ``distance`` and a call ``metric(u, v)`` compute
+    distances (not squared).
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Mahalanobis(MetricBase):
         Linear map L. For an orthogonal matrix Q, QL gives the same distances as L.
     link : Link, LogLogisticLink or IsotonicLink, optional
         Function that computes P(same) from a squared distance: the link of a model, or
-        a link calibrated on held-out pairs. Without it, P(same) is not available.
+        a link calibrated on held-out pairs. Without a link, P(same) is not available.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Mahalanobis(MetricBase):
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Compute Lx. Euclidean distances of the results are the learned distances."""
+        """Compute Lx for each row x. Their Euclidean distances equal ``distance``."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -97,7 +97,7 @@ class Mahalanobis(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all squared distances. Squares below 2e-308 are returned as 0."""
+        """Compute all squared distances, shape (m, n). Values below 2e-308 become 0."""
         # Without the cast, float64 points with a float32 factor could lose precision.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
@@ -124,7 +124,7 @@ class Mahalanobis(MetricBase):
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the distance (not squared) of each row of A and the same row of B."""
+        """Compute the distance (not squared) between matching rows of A and B."""
         delta = _image_of_difference(self.factor, A, B)
         # Divide by a power of two (without rounding): squares of 1e200 overflow.
         top = jnp.max(jnp.abs(delta), -1, keepdims=True, initial=0.0)
@@ -135,7 +135,7 @@ class Mahalanobis(MetricBase):
     def __call__(
         self, u: Float[Array, "d"], v: Float[Array, "d"], *, squared: bool = False
     ) -> float:
-        """Compute the distance (not squared) between two points, as in metric-learn."""
+        """Compute the distance between u and v, or its square if ``squared=True``."""
         u, v = two_points(self, u, v)
         value = float(self.distance(u, v))
         return value**2 if squared else value
@@ -148,31 +148,32 @@ class Mahalanobis(MetricBase):
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Compute P(same) of each row of A and the same row of B.
+        """Compute P(same) of matching rows of A and B.
 
-        Use ``prior_odds`` > 0 if the odds of *same* among your pairs differ from the
-        pairs that the link was fitted to. This requires a link calibrated on pairs
-        chosen regardless of their distance (``link.pairs == "all"``).
+        If the odds of *same* differ between your pairs and the pairs that the link was
+        fitted to, set ``prior_odds`` to the odds among your pairs. ``prior_odds``
+        requires a link calibrated on pairs chosen regardless of their distance
+        (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)
         return self.link.probability(_squared(self.factor, A, B), prior_odds)
 
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
-        """Return a faiss index that searches under this metric, exactly.
+        """Return a faiss index for exact search under this metric.
 
         The index applies the linear map, and searches all points (flat L2).
-        ``index.search(queries, k)`` returns *squared* distances (m, k) in float32, and
-        indices (m, k). The order of neighbors may differ from ``probmetric.nearest``,
-        which computes in float64, if distances differ by less than about 1e-6 of the
-        largest distance. The order of ties is not fixed. For other indices use
-        ``transform(points)`` with the Euclidean metric.
+        ``index.search(queries, k)`` returns *squared* distances in float32 and row
+        numbers of points, each of shape (m, k). ``probmetric.nearest`` computes in
+        float64. If distances differ by less than about 1e-6 of the largest distance,
+        the two orders of neighbors may differ. The order of ties is not fixed. For
+        another faiss index, use ``transform(points)`` and the Euclidean metric.
 
         Parameters
         ----------
         points : array of shape (n, d), optional
-            Finite points to add to the index. Their mean is subtracted before the map
-            to reduce rounding errors. By default the index has no points.
+            Finite points to add to the index. The mean of the points is subtracted
+            before the map, to reduce rounding errors. By default the index is empty.
         """
         need("to_faiss", "ann", "faiss")
         import faiss

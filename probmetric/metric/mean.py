@@ -28,13 +28,13 @@ from probmetric.typing import Array
 class MeanDissimilarity(MetricBase):
     """The mean dissimilarity over draws of a metric, as one metric.
 
-    Use it to rank points. It is not a distance, even if the draws are distances. For
-    votes use the draws instead, because averaged probabilities are better calibrated
-    than votes under a single metric.
+    Use this metric to rank points. The mean is not a distance, even if the draws are
+    distances. For votes use the draws instead, because averaged probabilities are
+    better calibrated than votes under a single metric.
 
     Parameters
     ----------
-    draws : tuple of metrics of the same kind
+    draws : tuple of metrics of the same class and shape
 
     Examples
     --------
@@ -81,7 +81,7 @@ def _mean(
     Q: Float[Array, "m d"],
     P: Float[Array, "n d"],
 ) -> Float[Array, "m n"]:
-    """Average over draws (under ``jit``: otherwise the loop compiles at every call)."""
+    """Average over draws. Without ``jit`` the loop would compile at every call."""
 
     def add(total: Array, draw: tuple[Array, ...]) -> tuple[Array, None]:
         return total + jax.tree.unflatten(structure, draw).pairwise(Q, P), None

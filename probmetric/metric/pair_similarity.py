@@ -3,22 +3,22 @@
 Scores of a query Q and a database element Y; larger is more similar:
 
 * ``log_ratio``    log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log odds of a common
-  source for even prior odds. If every database element has a different source, the
-  ranking by this score is the Bayes rule (erratum Y10 of seed 002, which ranks by the
-  joint).
+  source for even prior odds. If every database element has a different source, ranking
+  by this score is the Bayes rule. (The paper ranks by ``joint``: erratum Y10.)
 * ``joint``        log Pr(Q, Y), as in the paper.
 * ``conditional``  log Pr(Q | Y).
-* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0, and 0 if Y = Q. Only
-  under this score is Q always the best match of Q (erratum Y11).
-* ``vq``           log Pr(Q, k(Y) | Y) with the likeliest component k(Y), a lower bound
-  of ``conditional``. The difference is -log P(k(Y) | Q, Y).
+* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0. The score is 0 if Y = Q,
+  so the best match of a point is always the point itself (erratum Y11).
+* ``vq``           log Pr(Q, k(Y) | Y) with the most probable component k(Y) of Y. It is
+  below ``conditional`` by -log P(k(Y) | Q, Y).
 
-No score is a distance: the triangle inequality does not hold, and except for ``kernel``
-the best match of Q may be another point. ``dissimilarity`` is minus the score.
+No score is a distance, because the triangle inequality does not hold. Except for
+``kernel``, the best match of Q may be another point. ``dissimilarity`` is minus the
+score.
 
-A calibration changes the values of ``log_ratio`` and ``same_probability``, and of
-``pair_score`` if the score is the log ratio. It does not change ``dissimilarity``,
-``pairwise`` and ``refine``, which order pairs: bounded ratios would have ties.
+A calibration changes the results of ``log_ratio`` and ``same_probability``, and of
+``pair_score`` for the score "log_ratio". It does not change ``dissimilarity``,
+``pairwise`` and ``refine``, because bounded log ratios would cause ties.
 """
 
 from dataclasses import dataclass, field
@@ -51,20 +51,20 @@ SCORES: tuple[Score, ...] = get_args(Score.__value__)
 
 
 class Calibration(NamedTuple):
-    """Increasing function from log ratios of the model to calibrated log ratios.
+    """Convert log ratios of the model to calibrated log ratios, in the same order.
 
     A log ratio l is first limited to [-bound, bound]. The result is a + b₁ l for l ≥ 0
-    and a + b₂ l for l < 0, also limited to [-bound, bound].
+    and a + b₂ l for l < 0. The result is also limited to [-bound, bound].
 
     Parameters
     ----------
     intercept : float
         Intercept a in nats.
     slope_for, slope_against : float
-        Slope b₁ ≥ 0 of evidence for one source, and slope b₂ ≥ 0 of evidence against
-        it.
+        Slopes b₁ ≥ 0 for l ≥ 0 (evidence for a common source) and b₂ ≥ 0 for l < 0
+        (evidence against a common source).
     bound : float
-        Largest absolute value of a log ratio, > 0.
+        Largest absolute value (> 0) of a calibrated log ratio, in nats.
 
     Examples
     --------
@@ -91,9 +91,9 @@ class Calibration(NamedTuple):
 class PairSimilarity(MetricBase):
     """Evidence that two observations have a common source, as a similarity.
 
-    Outside ``jit``, NaN entries are integrated out. ``symmetric`` is False for all
-    scores. Without ``noise_other``, the scores "joint", "log_ratio" and "kernel" are
-    symmetric up to rounding.
+    NaN entries are missing values, and are integrated out (only outside ``jit``).
+    ``symmetric`` is False for all scores. Without ``noise_other``, the scores "joint",
+    "log_ratio" and "kernel" are symmetric up to rounding.
 
     Parameters
     ----------
@@ -103,13 +103,14 @@ class PairSimilarity(MetricBase):
     means : array of shape (k, d)
         Means of the components.
     between, noise : arrays of shape (k, d, d)
-        Covariance B_k of the representatives of sources, and covariance W_k of an
-        instance around its representative.
+        Covariances B_k of the representatives of sources, and covariances W_k of an
+        observation around the representative of its source.
     noise_other : array of shape (k, d, d), optional
-        Covariance W_k of database elements. Default: ``noise``.
+        Covariances W_k for database elements. Default: ``noise``.
     score : str, default="log_ratio"
-        Score to use: "log_ratio", "joint", "conditional", "kernel" or "vq".
-        ``dissimilarity`` and ``pairwise`` return its negative.
+        Score to use: "log_ratio", "joint", "conditional", "kernel" or "vq", as defined
+        in ``metric.pair_similarity``. ``dissimilarity`` and ``pairwise`` return minus
+        the score.
     blocks : tuple of int, optional
         Number of components of each model of a blend, or () for one model. Two
         observations are assumed to come from the same model, even if they have
@@ -120,7 +121,7 @@ class PairSimilarity(MetricBase):
 
     Examples
     --------
-    Sources have variance 4, and instances of a source have variance 1.
+    Representatives have variance 4, and observations of a source have variance 1.
 
     >>> W = np.ones((1, 1, 1))
     >>> similarity = PairSimilarity(np.zeros(1), np.zeros((1, 1)), 4 * W, W)
@@ -149,7 +150,7 @@ class PairSimilarity(MetricBase):
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
-        """Compute log Pr(x) of rows. ``other=True`` uses the noise of the database."""
+        """Compute log Pr(x) of rows, with ``noise_other`` if ``other=True``."""
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -173,7 +174,7 @@ class PairSimilarity(MetricBase):
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the log likelihood ratio: one common source against two sources."""
+        """Compute the (calibrated) log likelihood ratio of one source to two."""
         return self.calibrated(self._rows(A, B, "log_ratio"))
 
     def calibrated(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
@@ -184,7 +185,7 @@ class PairSimilarity(MetricBase):
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the ``score`` of matching rows. Larger is more similar."""
+        """Compute the ``score`` of matching rows of A and B. Larger is more similar."""
         score = self._rows(A, B, self.score)
         return self.calibrated(score) if self.score == "log_ratio" else score
 
@@ -196,7 +197,7 @@ class PairSimilarity(MetricBase):
         *,
         prior_odds: Scalar = 1.0,
     ) -> Float[Array, "*n"]:
-        """Compute P(same source | Q, Y), given the prior odds of a common source."""
+        """Compute P(same source) of matching rows, given prior odds of one source."""
         check_odds(prior_odds)
         ratio = self.calibrated(self._rows(A, B, "log_ratio"))
         return jax.nn.sigmoid(ratio + jnp.log(prior_odds))
@@ -212,10 +213,10 @@ class PairSimilarity(MetricBase):
     ) -> pd.DataFrame:
         """Compute the likelihood ratio of every pair of items (questioned, known).
 
-        An item is one or several measurements. They are assumed to have one source, and
-        to be independent given the source. The calibration was learned from pairs of
-        single measurements, and is also used for items with several (see Benchmarks:
-        likelihood_ratios).
+        An item is a set of one or more measurements. The measurements of an item are
+        assumed to have one source, and to be independent given this source. The
+        calibration was learned from pairs of single measurements. It is also applied to
+        items with several measurements (see Benchmarks: likelihood_ratios).
 
         Parameters
         ----------
@@ -225,23 +226,23 @@ class PairSimilarity(MetricBase):
             Name of the item of each measurement. Default: each row is an item, named by
             its row number.
         prior_odds : float > 0, optional
-            Prior odds of one source. They are used to compute the posterior
-            probability.
+            Prior odds of one source, from which ``posterior`` is computed.
 
         Returns
         -------
         DataFrame
             One row per pair of items. Columns are ``questioned`` and ``known`` (names
             of the items), ``n_questioned`` and ``n_known`` (numbers of measurements),
-            ``log10_lr`` (one source against two) and ``limit``. ``limit`` is the
-            largest possible absolute value of ``log10_lr``: log10(n + 1) for n training
-            sources with two or more rows, or NaN without calibration. With
-            ``prior_odds`` there is also a column ``posterior``, P(one source).
+            ``log10_lr`` (log10 of the likelihood ratio of one source to two sources)
+            and ``limit``. ``limit`` is the largest possible absolute value of
+            ``log10_lr``. It is log10(n + 1) for n training sources with two or more
+            rows, or NaN without calibration. With ``prior_odds`` there is also a column
+            ``posterior``, the posterior probability of one source.
 
         Raises
         ------
         ValueError
-            If ``noise_other`` is set. If measurements, items or odds are not valid.
+            If ``noise_other`` is set, or if measurements, items or odds are not valid.
 
         Examples
         --------
@@ -258,9 +259,9 @@ class PairSimilarity(MetricBase):
         check_features(self, questioned=questioned, known=known)
         if self.noise_other is not None:
             raise ValueError(
-                "noise_other must be None for likelihood_ratios, which assumes the "
-                "same noise for questioned and known items, got an array. Use "
-                "TwoStageMixture(database_noise=1)."
+                "noise_other must be None for likelihood_ratios, got an array. "
+                "likelihood_ratios uses the same noise for questioned and known items. "
+                "Fit TwoStageMixture(database_noise=1)."
             )
         left = items_of(questioned, questioned_items, "questioned")
         right = items_of(known, known_items, "known")
@@ -286,18 +287,18 @@ class PairSimilarity(MetricBase):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the negative scores (not calibrated) of a query with the rows of Y."""
+        """Return minus the scores (not calibrated) of a query and each row of Y."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return the negative scores of all pairs, by one matrix product per component.
+        """Return minus the scores (not calibrated) of all pairs, shape (m, n).
 
-        It uses memory for 2 k (d + 2) numbers per row, and about ten tiles.
-        Cancellation causes an absolute error of about eps · ‖B + W‖/‖W‖, which
-        ``refine`` avoids.
+        The scores are computed by one matrix product per component, with 2 k (d + 2)
+        numbers per row and about ten tiles in memory. Cancellation causes an absolute
+        error of about eps · ‖B + W‖/‖W‖, which ``refine`` avoids.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -308,7 +309,7 @@ class PairSimilarity(MetricBase):
     def refine(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"], idx: Int[Array, "m s"]
     ) -> Float[Array, "m s"]:
-        """Return the negative scores of queries and selected rows, from differences."""
+        """Return minus the scores of queries and rows P[idx], from differences."""
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
         return -self._rows(A, Y, self.score)

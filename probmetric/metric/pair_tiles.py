@@ -1,8 +1,9 @@
-"""All pairs of the two-stage similarity: matrix products, in tiles of bounded memory.
+"""Two-stage similarity of all pairs: matrix products, in tiles of bounded memory.
 
-Within a tile the products of ``GROUP`` components are computed together, and their
-exponentials are summed in one pass. Work memory is GROUP tiles for any k, m and n, in
-addition to k · d numbers per row. The algebra is Eq. (3) of ``densities.pair``.
+In each tile, the products of ``GROUP`` components are computed together, and the
+exponentials of these products are summed in one pass. For any k, m and n, the working
+memory is GROUP tiles and k · d numbers per row. The formulas are Eq. (3) of
+``densities.pair``.
 """
 
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def _factors(
 ) -> tuple[Array, Array]:
     """Return factors (k, ·, d + 2) whose products are log densities.
 
-    See Eq. (3) of ``densities.pair``. Marginal log densities of both are subtracted.
+    See Eq. (3) of ``densities.pair``. ``log_q`` and ``log_y`` are subtracted.
     """
     F, V = (X - reg.means[:, None] for X in (Q, P))
     F, G, white = (
@@ -53,7 +54,7 @@ def _log_sum(F: Array, G: Array, best: Array | None = None) -> Array:
     """Return log Σ_k exp(F_ki · G_kj) (m, n) of a tile.
 
     The maximum is subtracted only if a sum in the tile overflows or may underflow. With
-    ``best`` (n,), only component best[j] counts for element j (hard assignment).
+    ``best`` (n,), column j uses only the term of component best[j].
     """
     k = len(F)
     if best is not None:
@@ -200,7 +201,7 @@ def _tiled[R, C](
 ) -> Array:
     """Apply ``function(rows, columns)`` tile by tile.
 
-    The last tile of a strip overlaps the tile before it, so all have the same size.
+    All tiles have the same size, so the last tile overlaps the tile before it.
     """
     m, n = (jax.tree.leaves(tree)[0].shape[-2] for tree in (rows, columns))
     a, b = (max(-(-size // tile), 1) for size in (m, n))

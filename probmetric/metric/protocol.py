@@ -7,7 +7,7 @@ points with another number of features raise an error. The interfaces ``Prepared
 and ``Bounded``, and a method ``maps`` (linear maps that are applied to differences
 before squaring), are optional and are used by the neighbor search.
 
-Functions under ``jit`` are compiled once for each kind and shape of metric.
+A jitted function of a metric is compiled once for each class and shape of metric.
 """
 
 from collections.abc import Callable, Mapping
@@ -76,16 +76,15 @@ class Dissimilarity(Protocol):
 class Metric(Dissimilarity, Protocol):
     """Interface of all metrics of this package.
 
-    ``pairwise`` returns dissimilarities. These are squared distances for
-    ``Mahalanobis`` and ``ClassDistribution``, and negative scores for
-    ``PairSimilarity``, which may be below 0. ``metric(u, v)`` returns the distance if
-    ``is_distance`` is True, otherwise the dissimilarity. Two metrics are equal only if
-    they are the same object.
+    ``pairwise`` returns dissimilarities. The dissimilarities are squared distances for
+    ``Mahalanobis`` and ``ClassDistribution``. For ``PairSimilarity`` they are minus the
+    score, and may be negative. ``metric(u, v)`` returns a distance if ``is_distance``
+    is True, and a dissimilarity otherwise. Two metrics are equal only if they are the
+    same object.
 
     Metrics can be used in ``sklearn.metrics.pairwise_distances(X, metric=metric)``. If
-    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)`` instead,
-    because for one set of points scikit-learn computes only half of the matrix and
-    mirrors it.
+    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)``. For a
+    single set of points, scikit-learn computes half of the matrix and mirrors it.
 
     Examples
     --------
@@ -109,10 +108,10 @@ class Metric(Dissimilarity, Protocol):
 class Prepared(Protocol):
     """A metric with computations that depend only on the queries.
 
-    The neighbor search passes the result of ``prepare`` to ``refine(Q, P, idx,
-    prepared=None)``, if the metric has this method. An optional ``prepare_alone(Q)``
-    should return the same values as NumPy arrays. It is then called instead of tracing
-    ``prepare``.
+    If the metric has a method ``refine(Q, P, idx, prepared=None)``, the neighbor search
+    passes the result of ``prepare`` to ``refine``. If the metric has a method
+    ``prepare_alone(Q)``, the search calls this method instead of tracing ``prepare``.
+    ``prepare_alone`` should return the values of ``prepare`` as NumPy arrays.
     """
 
     def prepare(self, Q: Float[Array, "m d"]) -> Any:
@@ -133,7 +132,7 @@ class Bounded(Protocol):
     """A metric that cannot be computed at every query."""
 
     def refuse_far(self, X: Float[np.ndarray, "m d"], name: str) -> None:
-        """Raise ValueError for unsupported queries; ``name`` is the argument's name."""
+        """Raise ValueError for unsupported queries X, the argument called ``name``."""
         ...
 
 
@@ -180,7 +179,7 @@ def check_metric(metric: object, what: str = "a metric") -> None:
 
 
 def check_features(metric: object, **points: ArrayLike) -> None:
-    """Raise ValueError for points (by argument) with another number of features."""
+    """Raise ValueError if points do not have the metric's number of features."""
     n_features = getattr(metric, "n_features", None)
     if n_features is None:
         return
@@ -203,17 +202,17 @@ def two_points(metric: object, u: ArrayLike, v: ArrayLike) -> tuple[Array, Array
 
 
 def measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a metric's method as ``numpy_in_numpy_out``, and check its arguments.
+    """Wrap a metric's method by ``numpy_in_numpy_out``, and check its arguments.
 
-    All positional arguments except ``idx`` are points. Their shape must match the
-    annotation and the number of features. Lists and integers are converted to floats. A
-    NumPy result with NaN or infinity raises ValueError.
+    All positional arguments except ``idx`` are points. The shape of points must match
+    the annotation and the number of features. Lists and integers are converted to
+    floats. A NumPy result with NaN or infinity raises ValueError.
     """
     return _checked(function, infinite=False)
 
 
 def log_measured[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method as ``measured`` if its results are logarithms (may be infinite)."""
+    """Wrap a method by ``measured``, but allow infinite results (logarithms)."""
     return _checked(function, infinite=True)
 
 
@@ -311,7 +310,7 @@ class MetricBase:
         return metric.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance, or the dissimilarity of v from a query u."""
+        """Return the distance (or dissimilarity) of v from a query u."""
         u, v = two_points(self, u, v)
         if self.is_distance:
             return float(cast("Any", self).distance(u[None], v[None])[0])

@@ -1,23 +1,23 @@
 """A city-block metric of monotone curves: Σ_f |s_f(x_f) - s_f(y_f)|.
 
-Each feature f has K knots t_1 ≤ … ≤ t_K and K I-splines: with t_0 = t_1 and
-t_{K+1} = t_K, the k-th is the distribution function of the triangle on
+Each feature f has K knots t_1 ≤ … ≤ t_K and K I-splines. Let t_0 = t_1 and
+t_{K+1} = t_K. I-spline k is the distribution function of the triangular density on
 (l, m, r) = (t_{k-1}, t_k, t_{k+1}),
 
     I_k(x) = (x - l)² / ((m - l)(r - l)),               l ≤ x ≤ m,
            = 1 - (r - x)² / ((r - m)(r - l)),           m ≤ x ≤ r,                  (1)
 
-0 before l and 1 after r: the integral of the M-spline of order 2 on these knots. A
-triangle with width 0 has I_k = 0. With heights θ_k ≥ 0
+It is 0 before l and 1 after r, and is the integral of the M-spline of order 2 on these
+knots. A triangle with width 0 has I_k = 0. With heights θ_fk ≥ 0, the curve
 
     s_f(x) = Σ_k θ_fk I_fk(x)                                                      (2)
 
-is nondecreasing, and constant outside the knots: values outside the range of the knots
-are compared as if they were at its nearest end.
+is nondecreasing, and constant outside the knots. A value outside the range of the knots
+is therefore treated as the nearest knot.
 
-With ``Coordinates``, two of the features are the place of a site. They have no curves.
-The last curve s_D is then a function of the distance between two places, with its knots
-and heights in the last row:
+With ``Coordinates``, two of the features are the coordinates of a site, and have no
+curves. The last row of knots and heights then defines a curve s_D of the distance
+between the places of two sites:
 
     d(x, y) = Σ_f |s_f(x_f) - s_f(y_f)| + s_D(distance of the places of x and y).   (3)
 
@@ -57,8 +57,8 @@ class Coordinates:
     columns : tuple of two int
         Longitude and latitude in degrees, or x and y in a plane.
     plane : bool, default=False
-        Use True for coordinates in a plane: distances are Euclidean, in the units of
-        the columns. By default distances are along great circles, in km.
+        If True, the coordinates are in a plane, and distances are Euclidean in the
+        units of the columns. By default distances are along great circles, in km.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Coordinates:
         return [k for k in range(d) if k not in self.columns]
 
     def places(self, X: Float[Array, "*n d"]) -> Float[Array, "*n m"]:
-        """Convert coordinates to points in the plane, or to unit vectors (m = 3)."""
+        """Convert rows to points in the plane (m = 2) or unit vectors (m = 3)."""
         xp = _namespace(X)
         xy = xp.asarray(X)[..., list(self.columns)]
         if self.plane:
@@ -89,7 +89,7 @@ class Coordinates:
     def apart(
         self, A: Float[Array, "*#n m"], B: Float[Array, "*#n m"]
     ) -> Float[Array, "*n"]:
-        """Compute the distance between each place and the same row of other places."""
+        """Compute distances between matching rows of A and B, results of ``places``."""
         xp = _namespace(A, B)
         chord = xp.sqrt(xp.sum((A - B) ** 2, -1))
         if self.plane:
@@ -108,7 +108,7 @@ def gaps(
     knots: Float[Array, "c k"],
     coordinates: Coordinates | None = None,
 ) -> Float[Array, "N c k"]:
-    """Return |I_k(x) - I_k(y)| of pairs of rows; the last row is the distance."""
+    """Return |I_k(x) - I_k(y)| of row pairs, and last I_k(distance of the places)."""
     if coordinates is None:
         splines = i_splines(X, knots)
         return abs(splines[i] - splines[j])
@@ -144,15 +144,15 @@ class SplineCityBlock(MetricBase):
     """City-block distance after monotone curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
 
     The curve s_f transforms feature f. ``dissimilarity``, ``pairwise``, ``distance``
-    and a call all return this distance (not squared). Different points are at distance
-    0 if they differ only where curves are flat, or outside the knots.
+    and a call all return this distance (not squared). Two different points have
+    distance 0 if they differ only where curves are flat, or outside the knots.
 
     Parameters
     ----------
     knots : array of shape (d, k)
         Knots of each feature, in ascending order. With ``coordinates`` there are d - 1
-        rows: one for each of the d - 2 covariates, then one for the geographic
-        distance, which replaces the two coordinates.
+        rows: one for each of the d - 2 covariates, and a last row for the geographic
+        distance.
     heights : array of shape (d, k)
         Heights θ ≥ 0 of the I-splines, in the order of ``knots``.
     link : Link, optional
@@ -207,7 +207,7 @@ class SplineCityBlock(MetricBase):
         return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
 
     def prepare(self, Q: Float[Array, "*m d"]) -> Float[Array, "*m e"]:
-        """Compute the curves at the rows of Q, and their places."""
+        """Compute the values of the curves, followed by the places if there are any."""
         images = self._images(Q)
         if self.coordinates is None:
             return images
@@ -238,7 +238,7 @@ class SplineCityBlock(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all distances, shape (m, n); memory m · n · d."""
+        """Compute all distances, shape (m, n), with m · n · d numbers in memory."""
         return self.from_prepared(self.prepare(Q), P)
 
     @one_program
@@ -253,7 +253,7 @@ class SplineCityBlock(MetricBase):
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the distance between each row of A and the same row of B."""
+        """Compute the distance between matching rows of A and B."""
         return self._apart(A, B)
 
     @one_program

@@ -1,13 +1,13 @@
 """Nearest neighbors under any metric: search, votes, a classifier and a regressor.
 
-``nearest`` finds exact neighbors under any metric (an optional shortlist is
-approximate). ``KNeighborsClassifier`` and ``KNeighborsRegressor`` vote with them, under
-one metric or averaged over the draws of a posterior.
+``nearest`` finds exact neighbors under any metric, or approximate neighbors with its
+option ``shortlist``. ``KNeighborsClassifier`` and ``KNeighborsRegressor`` predict from
+neighbors, under one metric or averaged over the draws of a posterior.
 
 ``search``       ``nearest``: the entry point, and ties.
 ``linear``       exact search under Mahalanobis metrics with scikit-learn.
 ``scan``         search under other metrics, tile by tile; shortlists.
-``block``        merging a block of points into the k best candidates.
+``block``        merges a block of points into the k best candidates.
 ``range``        errors for values whose squares float64 cannot represent.
 ``votes``        soft votes, their scale, the class prior, and tuning.
 ``strength``     choice of a prior's strength by cross-validation.

@@ -1,20 +1,22 @@
 """Merge a block of points into the k best candidates of each query.
 
-Under a Mahalanobis metric few points of a block are nearer than the k-th best u of a
-query (k/s of them in the s-th block). A matrix product therefore screens each block.
-With z and v the centered images of a query and a point, a point can only enter if
+Let u be the k-th smallest squared distance of a query so far. Few points of a block are
+nearer than u (about k points of block s per s blocks), so each block is screened by a
+matrix product. Let z and v be the centered images of a query and a point under the
+linear map. The point can be among the k best only if
 
     |v|² - 2 z·v ≤ u + τ - |z|²,                                                   (1)
 
 where τ is the bound on rounding, Eq. (2) of ``linear``. A product in float32 takes half
-the time, and needs 4 ε₃₂ (p + 8) max(|z|², |v|²) more. Pairs that pass are computed
-from differences as in ``linear``, and merged by (value, row). The result does not
-depend on the screen. Queries with fewer than k candidates use the search of ``linear``.
-Tiles of queries are independent, and run in as many threads as BLAS has.
+the time. Its bound τ is larger by 4 ε₃₂ (p + 8) max(|z|², |v|²). For pairs that satisfy
+(1), the squared distances are computed from differences as in ``linear``, and merged by
+(value, row). The result does not depend on the precision of the screen. Queries with
+fewer than k candidates use the search of ``linear``. Tiles of queries are independent,
+and run in as many threads as BLAS uses.
 
-Memory in numbers of 8 bytes: as ``linear``; 2 (m + b)(p + 1) + m d for the images of m
-queries and b points; and per thread 2 ``SIDE``² for a tile of the product and twice
-``EXACT`` (4 d + 10) for the pairs that pass.
+Memory in numbers of 8 bytes: the memory of ``linear``; 2 (m + b)(p + 1) + m d for the
+images of m queries and b points; and per thread 2 ``SIDE``² for a tile of the product,
+and 2 ``EXACT`` (4 d + 10) for pairs that satisfy (1).
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,16 +39,16 @@ from probmetric.neighbors.range import SMALLEST, check_found, check_lost
 from probmetric.neighbors.scan import empty
 
 SIDE = 512
-"""Queries of a tile, which has twice as many points."""
+"""Number of queries per tile. A tile has twice as many points."""
 
 COARSE = 4 * float(np.finfo(np.float32).eps)
 """Largest error of a product in float32, in units of (p + 8) max(|z|², |v|²)."""
 
 MANY = 8
-"""If more than one in ``MANY`` pairs passes in float32, float64 screens again."""
+"""If more than 1 in ``MANY`` pairs satisfies (1) in float32, float64 is used."""
 
 EXACT = 1 << 14
-"""Pairs whose squares are computed from differences at a time."""
+"""Number of pairs whose squared distances are computed at a time."""
 
 type Runs = tuple[slice, ...]
 """Ranges of points of a block."""
@@ -55,14 +57,14 @@ type Asked = tuple[Int[np.ndarray, "_"], Runs]
 """Some queries of a block, and the points among which they search."""
 
 type Screens = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
-"""For float32 and float64: both factors of the product, and τ - |z|²."""
+"""For float32 and for float64: the two factors of the product, and τ - |z|²."""
 
 
 class Candidates:
     """The k best points of m queries so far, ordered by (value, row).
 
-    NaN means that there is no entry yet. ``rows`` returns the points if ``hold`` was
-    called.
+    A value NaN means that there is no entry yet. ``rows`` requires that ``hold`` was
+    called for each block.
     """
 
     def __init__(self, m: int, k: int) -> None:
@@ -83,7 +85,7 @@ class Candidates:
         self.near[queries], self.index[queries] = k_best(k, values, columns)
 
     def hold(self, X: Float[np.ndarray, "b d"], first: int) -> None:
-        """Store the rows of a block that are among the best."""
+        """Store the rows of a block that are among the k best of any query."""
         inside = (self.index >= first) & (self.index < first + len(X))
         index = np.unique(self.index[inside & ~np.isnan(self.near)])
         if not len(index):
@@ -134,10 +136,10 @@ def merge(results: Sequence[Sequence[np.ndarray]], k: int) -> tuple[np.ndarray, 
 
 
 class Block:
-    """A block of points X, queries Q, and their images under one metric (cached).
+    """A block of points X, queries Q, and cached images of X and Q under one metric.
 
-    ``number`` (b,) are row numbers of the points in the dataset. ``excluded`` (m,) is
-    the row number that each query must not return.
+    ``number`` (b,) contains row numbers of the points in the dataset. ``excluded`` (m,)
+    contains the row number that each query must not return.
     """
 
     def __init__(
@@ -153,7 +155,7 @@ class Block:
 
     @cached_property
     def images(self) -> tuple[float, Screens]:
-        """Return the scale of squares in Eq. (1), and screens (float32, float64)."""
+        """Return the scale of squared distances, and Eq. (1) in float32 and float64."""
         L, center = self.L, self.X.mean(0)
         V, Z = (centered_images(L, A, center) for A in (self.X, self.Q))
         largest = max(np.abs(A).max() for A in (V, Z))
@@ -172,7 +174,7 @@ class Block:
         )
 
     def within(self, runs: Runs) -> tuple[np.ndarray, np.ndarray]:
-        """Return the points of some ranges of rows, and their ascending row numbers."""
+        """Return points from ranges of rows, ordered by row number, and the numbers."""
         if len(runs) == 1 and np.all(np.diff(self.number[runs[0]]) > 0):
             return self.X[runs[0]], self.number[runs[0]]
         rows = np.concatenate([np.arange(run.start, run.stop) for run in runs])
@@ -183,7 +185,7 @@ class Block:
 def offer_block(
     best: Candidates, block: Block, tile: int, searches: list[Asked] | None = None
 ) -> None:
-    """Merge the points of a block into the candidates of its queries (``searches``)."""
+    """Merge a block into the candidates of its queries (of ``searches``, or all)."""
     if searches is None:
         searches = [(np.arange(len(block.Q)), (slice(0, len(block.X)),))]
     if not len(block.X):
@@ -215,7 +217,7 @@ def _screen_block(
     searches: list[Asked],
     threads: int,
 ) -> None:
-    """Merge the pairs that pass Eq. (1), for queries that have k candidates."""
+    """Merge pairs that satisfy Eq. (1), for queries that have k candidates."""
     tiles: list[Asked] = []
     for queries, runs in searches:
         rows = queries[full[queries]]
@@ -271,7 +273,7 @@ class _Screen:
     def _merge(
         self, rows: Int[np.ndarray, "q"], pairs: list[tuple[np.ndarray, np.ndarray]]
     ) -> None:
-        """Compute the squares of pairs (i, j): query rows[i], point j; merge them."""
+        """Compute squared distances of query rows[i] and point j, and merge them."""
         Q, X, number = self.block.Q, self.block.X, self.block.number
         i, j = (np.concatenate(indices) for indices in zip(*pairs, strict=True))
         if self.block.excluded is not None:
@@ -290,7 +292,7 @@ def _by_place(
     queries: Int[np.ndarray, "q"],
     number: Int[np.ndarray, "b"],
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield queries whose excluded point is not in the block, then the others."""
+    """Yield queries whose excluded point is not in the block, then other queries."""
     place, inside = np.zeros(len(queries), np.intp), np.zeros(len(queries), bool)
     if excluded is not None and len(number):
         rows = excluded[queries]

@@ -1,4 +1,4 @@
-"""A nearest-neighbor classifier for any metric, or for a posterior of metrics.
+"""A nearest-neighbor classifier for any metric, or for draws of a metric.
 
 The classifier follows scikit-learn's conventions. ``neighbors.search`` finds the
 neighbors, and ``neighbors.votes`` defines the votes. A posterior is any object with the
@@ -74,15 +74,15 @@ def grid(value: str | float, default: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
-    """Return the dtype of an array of classes and the label of abstention."""
+    """Return a dtype for both classes and ``label``, the value of argument ``name``."""
     labels = np.asarray(label)
     kinds = {
         "number" if a.dtype.kind in "iufb" else a.dtype.kind for a in (classes, labels)
     }
     if label is None or labels.ndim or len(kinds) > 1 or label in classes:
         raise ValueError(
-            f"{name} must have the same type as the classes {classes.tolist()}, but "
-            f"must not be one of them, got {label!r}. Choose another label."
+            f"{name} must have the type of the classes {classes.tolist()} and must not "
+            f"be one of the classes, got {label!r}. Choose another label."
         )
     return np.result_type(classes, labels)
 
@@ -97,69 +97,67 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Metric used to find neighbors. None is the Euclidean distance. A learner, such
         as ``LCA()``, is cloned and fitted in ``fit``, so cross-validation evaluates the
         learner and the classifier together. Parameters of a learner have names such as
-        ``metric__regularization``. A learner that requires groups, such as
-        ``TwoStageMixture``, uses the classes as groups. If you pass a metric that was
-        learned before, evaluate the classifier on points that the metric was not
-        learned from. With a posterior, class *probabilities* (not distances) are
-        averaged over draws. With a list, class probabilities are averaged over its
-        metrics, with weights from Bayesian stacking (``neighbors.stacking``). Each
-        metric is then fitted six times.
+        ``metric__regularization``. If a learner requires groups, such as
+        ``TwoStageMixture``, the classes are used as groups. If you pass a fitted
+        metric, evaluate the classifier on points that the metric was not learned from.
+        With a posterior, class *probabilities* (not distances) are averaged over draws.
+        With a list, each metric is fitted six times, and the class probabilities are
+        averaged with weights from Bayesian stacking (``neighbors.stacking``).
     n_neighbors : int, default=5
         With ``votes="count"``, the number k of neighbors that vote. With
-        ``votes="soft"`` all points vote, and k only sets the unit of the bandwidth: the
-        median dissimilarity (for linear maps, squared distance) of the k-th neighbor.
+        ``votes="soft"`` all points vote, and the unit of the bandwidth is the median
+        dissimilarity of a point to its k-th neighbor (squared for linear maps).
     votes : {"soft", "count"}, default="soft"
         How training points vote for their classes. "soft": every point votes, with a
         weight that decreases with its dissimilarity. "count": each of the k nearest
         neighbors has one vote. If votes are averaged over draws use "soft", because
-        averages of "count" are underconfident.
+        averages of "count" votes are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        Use draws of the learner ``metric``, and average over them. The value is the
-        ``purpose`` of its ``posterior_metric``. With None the fitted metric is used.
+        If ``metric`` is a learner: ``purpose`` of the draws that are taken from its
+        ``posterior_metric`` and averaged over. With None the fitted metric is used.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
         weight. The unit is the scale of the metric, so rescaling a metric has no
-        effect. "loo" chooses the bandwidth (0.05 to 4) and the sharpness together. It
-        predicts each training point (at most 2000) from the other points, with
-        probabilities averaged over draws. It maximizes the log score minus a penalty,
-        Eq. (5) of ``neighbors.votes``.
+        effect. "loo" chooses the bandwidth (0.05 to 4) and the sharpness together, by
+        the leave-one-out log score minus a penalty, Eq. (5) of ``neighbors.votes``. At
+        most 2000 training points are predicted, each from all other points.
     sharpness : "loo" or float > 0, default="loo"
         Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. With 1
         the probability of a class is its fraction of all weights. Larger values
         increase the probability of the class with the largest mean weight, and allow
         larger bandwidths. "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
-        Weight of the training frequencies of the classes, which are mixed with the
-        votes. With "count" it is a number of extra neighbors, and "loo" chooses among
-        0.5, 1, 2 and 4. With "soft" it is a fraction in [0, 1), and "loo" uses 0.02.
+        Weight of the training class frequencies, which are averaged with the votes.
+        With "count" votes the weight is a number of extra neighbors, and "loo" chooses
+        among 0.5, 1, 2 and 4. With "soft" votes it is in [0, 1), and "loo" uses 0.02.
     reject_below : float in [0, 1], default=0
-        ``predict`` abstains if the largest class probability is below this threshold.
-        Use it to find points at which several classes are probable. If abstaining costs
-        c and an error costs 1, the optimal threshold of a calibrated classifier is 1 -
-        c (Chow's rule). To find points far from all classes use ``novelty``, because
-        such a point may have one large probability.
+        ``predict`` abstains if the largest class probability is below this threshold,
+        because several classes are probable. If abstaining costs c and an error costs
+        1, the optimal threshold of a calibrated classifier is 1 - c (Chow's rule). To
+        find points far from all classes use ``novelty``, because one class may be
+        probable at such a point.
     reject_label : label, optional
-        Value that ``predict`` returns if it abstains. It must have the type of the
-        classes and must not be a class. Required if ``reject_below`` > 0. ``score``
-        counts it as an error.
+        Value that ``predict`` returns if it abstains. The label must have the type of
+        the classes and must not be a class. Required if ``reject_below`` > 0. ``score``
+        counts abstentions as errors.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
         as a mapping from class to frequency. Default: the training frequencies. Class
-        probabilities are multiplied by the ratio of the two frequencies, and
+        probabilities are multiplied by population frequency / training frequency, and
         normalized.
     novelty : float in (0, 1), optional
-        ``predict`` returns ``outlier_label`` for points whose p-value ``typicality`` is
-        at most ``novelty``. Its value is the nominal false-positive rate: the fraction
-        of new points of the training classes that are called novel. At least 1/novelty
-        - 1 training points are required (19 for 0.05). Probabilities do not change.
-        Default: no point is called novel.
+        ``predict`` returns ``outlier_label`` for points with ``typicality`` (a p-value)
+        of at most ``novelty``. ``novelty`` is the nominal false-positive rate: the
+        fraction of new points of the training classes that are called novel. At least
+        1/novelty - 1 training points are required (19 for 0.05). ``predict_proba`` does
+        not change. Default: no point is called novel.
     outlier_label : label, optional
-        Value that ``predict`` returns for a novel point. It must have the type of the
-        classes and must not be a class. Required with ``novelty``.
+        Value that ``predict`` returns for a novel point. The label must have the type
+        of the classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
         Label of unlabeled rows, for example -1. ``fit`` and ``score`` ignore these
-        rows. With ``np.nan`` they also ignore rows whose label is None. With None or
-        "warn" every label is a class. "warn" also warns if a label is -1.
+        rows. ``np.nan`` also matches the label None. With None or "warn" every label is
+        a class. "warn" also warns if a label is -1.
 
     Attributes
     ----------
@@ -172,19 +170,19 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     learner_ : estimator or None
         Fitted learner, or None if ``metric`` is not a learner.
     parts_ : list of k KNeighborsClassifier
-        Classifiers for a list of metrics, otherwise empty. All other attributes, and
-        methods about neighbors, come from the classifier with the largest weight.
+        One classifier per metric if ``metric`` is a list, otherwise empty. All other
+        attributes, and neighbors, come from the classifier with the largest weight.
     weights_, weights_sd_ : arrays of shape (k,)
-        Weights of ``parts_``, which sum to one, and their posterior standard
-        deviations. Only for a list of metrics.
+        Weights of the classifiers ``parts_``, which sum to one, and posterior standard
+        deviations of these weights. Only for a list of metrics.
     bandwidth_, sharpness_, prior_weight_ : float
-        Values used in predictions.
+        Values of the parameters that are used in predictions.
     scale_ : array of shape (s,)
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
     loo_scores_ : array of shape (g, t, a)
-        Mean leave-one-out log score for each bandwidth, sharpness and prior weight that
-        was tried. NaN if "loo" was not used. The scores are too high, because the
-        metric was learned with the left-out point.
+        Mean leave-one-out log score for each of g bandwidths, t values of the sharpness
+        and a prior weights that were tried. NaN if "loo" was not used. The scores are
+        too high, because the metric was learned with the left-out point.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -230,21 +228,19 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> "KNeighborsClassifier":
         """Fit the metric if it is a learner, and store the points.
 
-        Settings of the votes that are "loo" are chosen by leave-one-out log score.
+        ``bandwidth``, ``sharpness`` and ``prior_weight`` are tuned if they are "loo".
 
         Parameters
         ----------
         X : array-like of shape (n, d), or dataset on disk
-            Training points, or a dataset on disk (``pm.open`` with labels). On disk
-            only ``votes="count"`` is supported, and each prediction reads all rows.
-            ``prior_weight="loo"`` then predicts at most 2000 rows, each from all other
-            rows.
+            Training points, or a dataset on disk (``pm.open`` with labels). A dataset
+            on disk requires ``votes="count"``, and each prediction reads all rows.
         y : array-like of shape (n,), optional
             Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights ≥ 0 of points. They multiply the votes of the points and their
-            leave-one-out scores. They are also passed to a learner that supports them.
-            Default: 1 for all.
+            Weights ≥ 0 of points, which multiply the votes and the leave-one-out scores
+            of these points. The weights are also passed to ``metric`` if it is a
+            learner that supports weights. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -297,7 +293,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         codes: Int[np.ndarray, "n"],
         w: Float[np.ndarray, "n"] | None,
     ) -> "KNeighborsClassifier":
-        """Fit a classifier for each metric, and copy the one of largest weight."""
+        """Fit one classifier per metric. Copy the classifier of largest weight."""
         if w is not None:
             raise ValueError(
                 "sample_weight must be None for a list of metrics, got weights. Use a "
@@ -427,22 +423,24 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Compute P(same class) of pairs of points, using the class probabilities.
 
         P(same class) is the probability that two independently drawn items with these
-        features share a class, Eq. (1) of ``neighbors.same``. It is below 1 for a point
-        and itself. For two measurements of one object use ``TwoStageMixture``.
+        features have the same class, Eq. (1) of ``neighbors.same``. If the two points
+        are equal, P(same class) may still be below 1. For two measurements of one
+        object use ``TwoStageMixture``.
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
-            If one point equals a training row, the label of that row is used as its
-            class. If both points equal training rows, their labels are not used: both
-            have leave-one-out votes. Equal rows in a dataset on disk are not
-            recognized.
+            Pairs of points. If exactly one point of a pair equals a training row, the
+            label of that row is used as the point's class. If both points equal
+            training rows, their labels are not used, and both points have leave-one-out
+            votes. Equal rows in a dataset on disk are not recognized.
         labels : array-like of shape (N,), optional
             Known classes of the second points.
 
         Returns
         -------
         array of shape (N,)
+            P(same class) of each pair.
 
         Raises
         ------
@@ -470,7 +468,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return same_class((Q[i], Q[j]), known, training, c, self._probabilities)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class (the first if tied), or abstain."""
+        """Predict the most probable class of each row (first if tied), or abstain."""
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
@@ -494,16 +492,16 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Compute p-values of "this point belongs to some training class", shape (m,).
 
         A small p-value means that a point is far from all classes. A point between two
-        classes may have a large p-value. The p-value compares the distance to the
-        nearest training point with the same distances of training points, Eq. (2) of
-        ``neighbors.typicality``. If new points of the training classes are distributed
-        as the training points, about a fraction α has a p-value ≤ α. This fraction may
-        differ between classes.
+        classes may have a large p-value. The distance from a point to its nearest
+        training point is compared with the distances from training points to their
+        nearest training points, Eq. (2) of ``neighbors.typicality``. If new points of
+        the training classes are distributed as the training points, a fraction of about
+        α has a p-value ≤ α. This fraction may differ between classes.
 
-        With at most 1000 training points, a learner as ``metric`` is refitted in five
-        folds. Otherwise the metric is not refitted, and p-values are too small if it
-        was learned from the same points. Under a posterior the mean dissimilarity is
-        used. If a query is a training point, its p-value is 1.
+        If ``metric`` is a learner and there are at most 1000 training points, the
+        learner is refitted in five folds. Otherwise the metric is not refitted. If the
+        metric was learned from the training points, p-values are then too small. Under
+        a posterior the mean dissimilarity is used. A training point has p-value 1.
         """
         Q = queries_of(self, X)
         if self._reference is None:
@@ -542,7 +540,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> float:
         """Compute the accuracy, and warn if X and y are the training data.
 
-        The warning requires the same order of rows, because data may have duplicates.
+        There is no warning if the rows are in another order.
         """
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
@@ -558,8 +556,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> Any:
         """Find the nearest training points, as in scikit-learn.
 
-        Under a posterior the neighbors are ordered by their mean dissimilarity over
-        draws. (For Mahalanobis metrics this is the dissimilarity under the posterior
+        Under a posterior, neighbors are ordered by the mean dissimilarity over draws.
+        (For Mahalanobis metrics the mean is the squared distance under the posterior
         mean of the matrix M.) For the uncertainty of neighbors use
         ``PosteriorMetric.neighbor_probability``.
 
@@ -569,7 +567,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             Queries. By default the training points are used, and no point is its own
             neighbor.
         n_neighbors : int, optional
-            Number of neighbors k. Default: the parameter ``n_neighbors`` of the class.
+            Number of neighbors k. Default: ``self.n_neighbors``.
         return_distance : bool, default=True
             Whether to return distances as well as indices.
 

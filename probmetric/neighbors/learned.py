@@ -1,7 +1,7 @@
-"""Learn a metric inside ``fit``, only from the points of that fit.
+"""Learn a metric inside ``fit`` of a nearest-neighbor estimator.
 
-Cross-validation of the neighbors then refits the metric in every fold. A learner is any
-object with ``fit``, ``get_metric`` and, for draws, ``posterior_metric``.
+Cross-validation of the estimator then refits the metric in every fold. A learner is any
+object with ``fit`` and ``get_metric``. For draws it also needs ``posterior_metric``.
 """
 
 import warnings
@@ -50,10 +50,11 @@ def metric_for(
     n_features: int,
     w: ArrayLike | None = None,
 ) -> tuple[Any, Any]:
-    """Return the metric or draws to use, and the learner that was fitted, or None.
+    """Return the metric or draws to use, and the fitted learner (or None).
 
-    ``draws`` is the argument of the learner's ``posterior_metric`` (None uses
-    ``get_metric``). Metric None is the Euclidean distance. ``w`` are weights of points.
+    ``draws`` is the argument of the learner's ``posterior_metric``. If ``draws`` is
+    None, ``get_metric`` is used. If ``metric`` is None, the Euclidean distance is used.
+    ``w`` contains weights of points.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__
@@ -91,7 +92,7 @@ def _fitted(
     labels: ArrayLike | None,
     w: ArrayLike | None = None,
 ) -> Any:
-    """Fit a clone, without repeating a warning about labels."""
+    """Fit a clone of a learner, without repeating a warning about labels."""
     new: Any = clone(learner)
     if getattr(new, "unlabeled", None) == WARN:
         new.set_params(unlabeled=None)

@@ -1,24 +1,25 @@
 """Exact nearest neighbors under a Mahalanobis metric with scikit-learn's search.
 
-Scikit-learn guarantees no order among equally near points, so its exact searches only
-select candidates. With Z = (X - x̄) Lᵀ, a search (a tree in few dimensions, otherwise
-brute force) returns k' = k + 1 candidates per query (k + 2 if a point is excluded), and
-the distance r of the last one. Squared distances are then computed again from
-differences, |L(q - x)|², so duplicates and mirror images tie exactly. Let u be the k-th
-smallest of them, and τ a bound on the rounding of the search (in squared distances):
+Scikit-learn guarantees no order among equally near points, so its exact search is used
+only to select candidates. The search runs on Z = (X - x̄) Lᵀ, with a tree in few
+dimensions and otherwise by brute force. It returns k' = k + 1 candidates per query
+(k + 2 if a point is excluded), and the distance r of the last candidate. The squared
+distances of candidates are then computed again from differences, |L(q - x)|², so
+duplicates and mirror images tie exactly. Let u be the k-th smallest squared distance,
+and τ a bound on the rounding error of squared distances in the search. Then
 
-    every point that is no candidate lies at r² - τ or further.                    (1)
+    all other points have squared distances of at least r² - τ.                    (1)
 
-If u < r² - τ, the k nearest are found. Otherwise all points within √(u + τ) come from a
-radius query and are sorted in the same way, which finds every tie. With R the largest
-‖z‖, A the largest ‖L‖ (‖x - x̄‖ + ‖x̄‖), which bounds the cancellation in z, p and d
-the shape of L and ε the spacing of floats at 1,
+If u < r² - τ, the k nearest points are among the candidates. Otherwise a radius query
+returns all points within √(u + τ), including every tie, and these points are sorted in
+the same way. Let R be the largest ‖z‖, p and d the shape of L, and ε the spacing of
+floats at 1. A, the largest ‖L‖ (‖x - x̄‖ + ‖x̄‖), bounds the cancellation in z. Then
 
     τ = 16 ε (p + d) (R + A)².                                                     (2)
 
-Memory in numbers of 8 bytes: max(8 t², k' (d + 3)) for a tile side t (fewer than t
-queries at a time if k' (d + 3) > 8 t), and d + 1 times the points from a radius query
-of 1 + t / 64 rows (at worst n each).
+Memory in numbers of 8 bytes: max(8 t², k' (d + 3)) for a tile side t, and d + 1 times
+the number of points from a radius query of 1 + t / 64 rows (at worst n each). If
+k' (d + 3) > 8 t, fewer than t queries are processed at a time.
 """
 
 import numpy as np
@@ -28,13 +29,13 @@ from probmetric.metric import Mahalanobis
 from probmetric.progress import progress_bar
 
 PIECE = 1024
-"""Rows at a time: the operating system pages larger arrays in anew each time."""
+"""Number of rows at a time. Larger arrays cause page faults at every allocation."""
 
 MULTIPLICATIONS = 1 << 31
-"""Multiplications of a search: Ctrl-C waits for its end, some tenths of a second."""
+"""Multiplications per search (tenths of a second). Ctrl-C waits until a search ends."""
 
 MAX_TREE_DIMENSION = 15
-"""Largest dimension for trees, as in scikit-learn's "auto" rule."""
+"""Largest dimension for tree search, as in scikit-learn's ``algorithm="auto"``."""
 
 type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 """Dissimilarities in ascending order, and row numbers of the points."""
@@ -43,7 +44,7 @@ type Nearest = tuple[Float[np.ndarray, "m k"], Int[np.ndarray, "m k"]]
 def k_best(
     k: int, near: np.ndarray, index: np.ndarray, *others: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Return the k best entries of each row by (value, index); NaN comes last."""
+    """Return the k first entries of each row, ordered by (value, index), NaN last."""
     order = np.lexsort((index, near))[:, :k]
     rows = np.arange(len(order))[:, None]
     return tuple(array[rows, order] for array in (near, index, *others))
@@ -52,7 +53,7 @@ def k_best(
 def squared(
     L: Float[np.ndarray, "p d"], delta: Float[np.ndarray, "*n d"]
 ) -> Float[np.ndarray, "*n"]:
-    """Compute |Lδ|² by the same operations in every row, so that equal rows tie."""
+    """Compute |Lδ|² by the same operations in every row. Equal rows tie exactly."""
     # No BLAS: a GEMM may treat rows at the edge of a block differently.
     total = np.zeros(delta.shape[:-1])
     for row in L:
@@ -101,7 +102,7 @@ def nearest_linear(
     excluded: Int[np.ndarray, "m"] | None,
     tile: int,
 ) -> Nearest:
-    """Find exact neighbors by the bounds (1) and (2), without checking arguments."""
+    """Find exact neighbors using Eqs. (1) and (2), without checking arguments."""
     L = np.asarray(metric.factor, np.float64)
     center = P.mean(0)
     V, Z = (centered_images(L, X, center) for X in (P, Q))

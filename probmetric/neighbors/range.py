@@ -1,7 +1,7 @@
 """Raise for values whose squares float64 cannot represent.
 
-Squares of values beyond 1e150 overflow, and squares of differences below 1e-150 lose
-digits or become 0: the order of neighbors would be wrong.
+Squares of values above 1e150 overflow. Squares of differences below 1e-150 lose digits
+or become 0. In these cases the order of neighbors would be wrong.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def check_found(
     D: Float[np.ndarray, "m k"],
     index: Int[np.ndarray, "m k"],
 ) -> None:
-    """Raise ValueError if dissimilarities of neighbors are infinite or underflow."""
+    """Raise ValueError if a neighbor's dissimilarity is infinite or underflows."""
     if not np.isfinite(D).all():
         size = max(np.abs(Q).max(), np.abs(P).max())
         raise ValueError(
@@ -61,7 +61,7 @@ def check_found(
 def check_lost(
     metric: Dissimilarity, Q: Float[np.ndarray, "n d"], P: Float[np.ndarray, "n d"]
 ) -> None:
-    """Raise for squared distances in (0, 1e-300), for metrics with linear maps."""
+    """Raise for squared distances in (0, 1e-300) if the metric has linear maps."""
     if not len(Q):
         return
     delta = Q - P

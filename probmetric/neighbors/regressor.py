@@ -1,9 +1,9 @@
-"""A nearest-neighbor regressor for any metric, or for a posterior of metrics.
+"""A nearest-neighbor regressor for any metric, or for draws of a metric.
 
 Metrics, votes and scale are defined as in ``neighbors.classifier``. The prediction is
-the weighted mean of y over the neighbors, averaged over draws. With
-u = (y - min y) / (max y - min y) in [0, 1], the ballot of point j (``neighbors.votes``)
-is (1 - u_j, u_j). The share of votes for the second column is the prediction of u.
+the weighted mean of y over the neighbors, averaged over draws. Let
+u = (y - min y) / (max y - min y) in [0, 1]. Point j splits its vote into (1 - u_j, u_j)
+(a ballot of ``neighbors.votes``). The share of votes for the second column predicts u.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -41,9 +41,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        As in ``KNeighborsClassifier``. A learner is fitted to classes, which are made
-        by dividing y at its quantiles. The learned metric may predict y worse than the
-        Euclidean distance (None), so you should compare the two.
+        As in ``KNeighborsClassifier``, without lists. A learner is fitted to classes
+        that are made by dividing y at quantiles. The learned metric may predict y worse
+        than the Euclidean distance (None), so you should compare the two.
     n_neighbors : int, default=5
         As in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"
@@ -54,8 +54,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     bandwidth : "loo" or float > 0, default="loo"
         As in ``KNeighborsClassifier``, but "loo" minimizes the mean squared error.
     n_bins : int ≥ 2, default=4
-        Number of classes into which y is divided for a learner. The classes have about
-        equal sizes.
+        Number of classes of about equal size into which y is divided. Only used if
+        ``metric`` is a learner.
 
     Attributes
     ----------
@@ -90,15 +90,15 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
         """Fit the metric if it is a learner, and store the points.
 
-        With ``bandwidth="loo"``, choose the bandwidth of soft votes by leave-one-out
-        error.
+        If ``bandwidth`` is "loo", the bandwidth with the smallest leave-one-out error
+        is chosen.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
             Training points.
         y : array-like of shape (n,)
-            Numbers to predict.
+            Target values.
         """
         fixed = None if hasattr(self.metric, "fit") else names_of(self.metric)
         X = with_factors(self, X, reset=True, names=fixed)
@@ -122,8 +122,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         if hasattr(self.metric, "fit") and not classes.any():
             raise ValueError(
                 "y must have enough distinct values for two classes with at least 2 "
-                f"points, which {type(self.metric).__name__} requires, got "
-                f"{len(np.unique(values))} values (n_samples = {n}). Use metric=None."
+                f"points each, because metric={type(self.metric).__name__} learns from "
+                f"classes, got {len(np.unique(values))} distinct values (n_samples = "
+                f"{n}). Use metric=None."
             )
         self.metric_, self.learner_ = metric_for(
             self.metric, self.draws, X, classes, P.shape[1]
@@ -187,8 +188,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
 def quantile_codes(y: Float[np.ndarray, "n"], n_bins: int) -> Int[np.ndarray, "n"]:
     """Divide values into at most ``n_bins`` classes of about equal size.
 
-    Equal values are in one class. If most values equal the smallest value, the other
-    values form the second class. A class with only one point is merged with the next.
+    Equal values are in the same class. If most values equal the smallest value, all
+    other values form the second class. A class with only one point is merged with the
+    next class.
     """
     cuts = np.quantile(y, np.arange(1, n_bins) / n_bins)
     cuts, above = cuts[cuts > y.min()], y[y > y.min()]

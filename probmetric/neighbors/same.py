@@ -1,14 +1,15 @@
 """P(same class) of two points, from class probabilities.
 
-Let p(x) be the class probabilities of a point x, and y a known label. Given the
-training data, the classes of two points are independent, so
+Let p(x) be the class probabilities of a point x. Given the training data, the classes
+of two points are independent, so
 
-    P(same) = Σ_c p_c(x) p_c(x'),        next to a point of known label y: p_y(x).  (1)
+    P(same) = Σ_c p_c(x) p_c(x'),    or p_y(x) if x' has the known label y.         (1)
 
-P(same) is below 1 for a point and itself, and need not decrease with distance. A point
-that equals a training row has the label of that row. If equal rows have several labels,
-their shares are used, by weight. If both points equal training rows, both use
-leave-one-out probabilities, averaged over equal rows by weight.
+P(same) may be below 1 for two equal points, and may increase with distance. If one of
+the points equals a training row, the label of that row is known. If equal training rows
+have several labels, the weighted shares of these labels are used as p(x'). If both
+points equal training rows, leave-one-out probabilities are used for both points, with
+weighted averages over equal rows.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from probmetric.typing import ArrayLike
 def label_places(
     labels: ArrayLike, classes: np.ndarray, n: int
 ) -> Int[np.ndarray, "N"]:
-    """Return the place of each label in the sorted classes, or raise ValueError."""
+    """Return the position of each label in ``classes``, or raise ValueError."""
     values = np.asarray(labels)
     if values.shape != (n,):
         raise ValueError(f"labels must have shape ({n},), got {values.shape}")
@@ -59,8 +60,8 @@ def same_class(
         Training rows, their class codes and their weights.
     n_classes : int
     probabilities : callable
-        Class probabilities of points (m, d). A second argument, the numbers of the
-        points among the training rows, leaves these rows out.
+        Function that returns class probabilities of points (m, d). An optional second
+        argument contains training row numbers of the points. These rows do not vote.
     """
     N, (X, codes, weights) = len(ends[0]), training
     w = np.ones(len(X)) if weights is None else weights

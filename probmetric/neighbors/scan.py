@@ -1,32 +1,34 @@
-"""Exact nearest neighbors under any metric: tiles of ``pairwise``, the k best so far.
+"""Exact nearest neighbors under any metric, by tiles of ``pairwise``.
 
-A metric whose ``pairwise`` has large rounding errors (a matrix product) may provide
-``refine(Q, P, candidates) -> (m, k')``, which computes differences. It then ranks a
-shortlist by ``pairwise`` again. The shortlist is doubled until no other point can be
-nearer: the k-th refined value must lie below the last of the shortlist by more than
-eight times the largest difference between the two. P contains only the candidates of a
-tile, as many at a time as make ``REFINED`` numbers.
+If ``pairwise`` of a metric has large rounding errors (from a matrix product), the
+metric may have a method ``refine(Q, P, candidates) -> (m, k')`` that computes the
+dissimilarities from differences. ``pairwise`` then selects a shortlist, and ``refine``
+ranks the shortlist. The shortlist is doubled until no other point can be nearer. This
+is so if the k-th refined value is below the last ``pairwise`` value of the shortlist by
+more than eight times the largest difference of refined and ``pairwise`` values. P
+contains only the candidates of a tile, in batches of ``REFINED`` numbers.
 
 Quantities that depend only on the queries (the matrices of a local metric) are computed
 once per tile of queries, for the scan, longer shortlists, and ``refine``.
 
-``keep_best`` merges a tile into the k best of each row on the host. After s tiles only
-about k/s entries per row of the next tile enter, so a tile costs one comparison per
-entry and a sort of the few that pass. (``jax.lax.top_k`` on a CPU in float64 sorts
-everything, which takes several times as long as the matrix product.) Entries are
-ordered by (value, column). Tiles must come in ascending order of columns. NaN means "no
-entry".
+``keep_best`` merges a tile into the k best entries of each row on the host. After s
+tiles, only about k/s entries per row of the next tile are among the k best. A tile
+therefore costs one comparison per entry, and a sort of few entries. (On a CPU in
+float64, ``jax.lax.top_k`` sorts all entries, which takes several times as long as the
+matrix product.) Entries are ordered by (value, column), and tiles must come in
+ascending order of columns. NaN means "no entry".
 
 Memory in numbers of 8 bytes, for tiles of t queries and t points: 9 t² (or 9 k' if
 larger) besides the memory of ``pairwise`` for t² pairs. If k > t / 2, tiles have k'
-points and fewer queries. For a local metric, t (D² + f) numbers more, f = D(D+1)/2 + D.
-Shapes are padded to few sizes (``bucket``): new numbers of points seldom compile again.
+points and fewer queries. A local metric needs t (D² + f) more numbers, with
+f = D(D+1)/2 + D. Shapes are padded to few sizes (``bucket``) to avoid compilation.
 
-Local metrics have a different matrix at every query, near their base metric FᵀF (F is
-``frame``). A user's shortlist contains the m nearest points under FᵀF, which the local
-metric then orders by differences. The result is *not* exact: a point that is near under
-the query's matrix may be far under FᵀF. Memory in numbers of 8 bytes: 2 m per query, 8
-t² for ``nearest_linear``, and 2 t m' d for t m' ≤ t² candidates at a time.
+Shortlists of ``nearest``. A local metric has a different matrix at every query, near
+its base metric FᵀF (F is ``frame``). A user's shortlist contains the m nearest points
+under FᵀF. ``refine`` of the local metric ranks these points. The result is *not* exact,
+because a point that is near under the query's matrix may be far under FᵀF. Memory in
+numbers of 8 bytes: 2 m per query, 8 t² for ``nearest_linear``, and 2 t m' d for
+t m' ≤ t² candidates at a time.
 """
 
 from collections.abc import Callable
@@ -51,19 +53,19 @@ HIDDEN = np.iinfo(np.int32).max
 """Index of padding and of excluded points."""
 
 REFINED = 9 << 14
-"""Numbers of the candidates that ``refine`` takes at a time (at least one per query).
+"""Size of the array of candidates for ``refine`` (at least one candidate per query).
 
-1.2 MB; a mixture of k components needs 4.2 k times as much. Just over 8192 points of 16
-features: XLA rounds smaller programs differently.
+The array has 1.2 MB. A mixture of k components needs 4.2 k times as much. The size is
+just over 8192 points of 16 features, because XLA rounds smaller programs differently.
 """
 
 type Prepare = Callable[[Dissimilarity, np.ndarray], object]
-"""Computes what a tile of queries shares under a metric, as ``ready_alone``."""
+"""Function such as ``ready_alone``, which computes the shared terms of queries."""
 
 
 @runtime_checkable
 class Refining(Protocol):
-    """A metric that can recompute dissimilarities of candidates in difference form."""
+    """A metric that can recompute dissimilarities of candidates from differences."""
 
     def refine(self, Q: Array, P: Array, idx: Array, **prepared: object) -> Array:
         """Compute the dissimilarities (m, k') from queries to ``P[idx]``."""
@@ -78,8 +80,8 @@ def empty(q: int, k: int) -> Nearest:
 def keep_best(best: Nearest, D: Float[np.ndarray, "q p"], first: int) -> Nearest:
     """Merge a tile, whose first column is ``first``, into the k best so far.
 
-    Memory: an eighth of a number per entry, and 4 (k + c) per row if c entries of some
-    row pass; at worst (all entries below all previous ones) 4 q (k + p).
+    Memory in numbers of 8 bytes: 1/8 per entry, and 4 (k + c) per row if c entries of
+    some row are below its k-th best entry. The worst case is 4 q (k + p).
     """
     k, p = best[0].shape[1], D.shape[1]
     if p > 4 * k and np.isnan(best[0][:, -1]).any():
@@ -109,7 +111,7 @@ def _merged(best: Nearest, D: Float[np.ndarray, "q p"], first: int) -> Nearest:
 
 
 def bucket(n: int, tile: int) -> tuple[int, int]:
-    """Compute the number of tiles and rows per tile, with few distinct shapes."""
+    """Compute a number of tiles and of rows per tile, from few possible shapes."""
     side = min(tile, 1 << max(5, (n - 1).bit_length()))
     return -(-n // side), side
 
@@ -143,7 +145,7 @@ def tile_of(
     n: Int[Array, ""] | int,
     excluded: Int[Array, "q"],
 ) -> tuple[Float[Array, "q p"], Bool[Array, ""]]:
-    """Compute a tile, NaN for hidden points, and whether the metric returned a NaN."""
+    """Compute a tile (NaN for hidden points), and whether the metric returned NaN."""
     D = distances(metric, Q, shared, P)
     column = jnp.arange(len(P))
     hidden = (column >= n) | (column == excluded[:, None])
@@ -154,7 +156,7 @@ _ready = jax.jit(ready, compiler_options=COMPILED_SOON)
 
 
 def ready_alone(metric: Dissimilarity, Q: Float[np.ndarray, "q d"]) -> Any:
-    """Compute ``ready`` with one BLAS thread per XLA thread, which is faster."""
+    """Compute ``ready`` with one BLAS thread per XLA thread, to save time."""
     with jax.enable_x64(True), one_blas_thread():
         if hasattr(metric, "prepare_alone"):
             return metric.prepare_alone(Q)  # pyright: ignore[reportAttributeAccessIssue]
@@ -162,7 +164,7 @@ def ready_alone(metric: Dissimilarity, Q: Float[np.ndarray, "q d"]) -> Any:
 
 
 class Latest:
-    """``ready_alone`` with a cache of one result, for a tile that is used again."""
+    """``ready_alone`` with a cache for the last result."""
 
     def __init__(self) -> None:
         self._arguments: tuple[Dissimilarity, np.ndarray] | None = None
@@ -223,7 +225,7 @@ def nearest_shortlisted(
     tile: int,
     shortlist: int,
 ) -> Nearest:
-    """Find k neighbors among the ``shortlist`` nearest points under the base metric."""
+    """Find k neighbors among the m (``shortlist``) nearest points under FᵀF."""
     if not isinstance(metric, LocalMahalanobis):
         raise ValueError(
             "shortlist must be None unless metric is a LocalMahalanobis, got "
@@ -233,7 +235,8 @@ def nearest_shortlisted(
     limit = len(P) - (excluded is not None)
     if not k <= shortlist <= limit:
         raise ValueError(
-            f"shortlist must be k = {k} to {limit} for {len(P)} points, got {shortlist}"
+            f"shortlist must be from k = {k} to {limit} for {len(P)} points, got "
+            f"{shortlist}"
         )
     base = Mahalanobis(np.asarray(metric.frame, np.float64))
     candidates = nearest_linear(base, Q, P, shortlist, excluded, tile)[1]
@@ -261,9 +264,9 @@ def settle(
 ]:
     """Rank a shortlist by ``refine``, and check whether other points can be nearer.
 
-    ``near`` and ``index`` are the shortlist by ``pairwise``, in order; ``place`` are
-    positions in P. Returns the k best of each query, and False if a point that is not
-    in the shortlist can be nearer.
+    ``near`` and ``index`` are ``pairwise`` values and row numbers of the shortlist, in
+    ascending order of the values. ``place`` contains positions in P. Returns the k best
+    of each query, and False if a point outside the shortlist can be nearer.
     """
     exact = _refined(metric, Q, P, place, shared)
     refuse_nan(np.isnan(exact).any(), Q, P)

@@ -1,12 +1,12 @@
-"""Exact nearest neighbors under any metric; memory does not grow with m · n.
+"""Exact nearest neighbors under any metric, in memory that does not grow with m · n.
 
-Neighbors are ordered by (dissimilarity, index). Among equally near points the lower
-index comes first, even if only one of them can be the k-th neighbor.
+Neighbors are ordered by (dissimilarity, row number). Among equally near points, the
+point with the lower row number comes first, also at rank k.
 
 Mahalanobis metrics use scikit-learn's exact search (``neighbors.linear``). Other
-metrics use tiles of ``pairwise`` (``neighbors.scan``). Both modules state their memory
-as a formula. Memory does not grow with m or m · n, except for the data, (m + n) d
-numbers, and the result, 2 m k numbers.
+metrics use tiles of ``pairwise`` (``neighbors.scan``). Both modules have formulas for
+the working memory, which does not grow with m or m · n. The data, (m + n) d numbers,
+and the result, 2 m k numbers, are not included.
 """
 
 from typing import Any, cast
@@ -55,29 +55,31 @@ def nearest(
     Parameters
     ----------
     metric : Metric
-        Metric of any kind, also an asymmetric metric or a similarity score. Your own
-        metric requires only the methods of ``probmetric.metric.Dissimilarity``.
+        Any metric, also an asymmetric metric or a similarity such as
+        ``PairSimilarity``. Your own metric requires only the methods of
+        ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
         Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
-        once, in blocks. Within ``pm.distributed`` the workers of a cluster share the
-        blocks. The result is the same as in memory, bit by bit.
+        once, in blocks. Within ``pm.distributed``, the blocks are divided among the
+        workers of a cluster. The results are bitwise equal to results in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
         Use True if queries and points are the same array. Query i then does not return
-        point i, but may return duplicates of it. With an array, query i does not return
-        point ``exclude_self[i]``.
+        point i, but may return duplicates of point i. With an array, query i does not
+        return point ``exclude_self[i]``.
     shortlist : int, optional
-        Use it for a faster, approximate search under a local Mahalanobis metric. Only
-        this number of candidates is compared. They are the nearest points under the
-        metric's base metric FᵀF, which does not depend on the query (F is its
-        ``frame``). To measure the recall, compare some queries with ``shortlist=None``.
+        Number of candidates per query, for a faster but approximate search under a
+        ``LocalMahalanobis`` metric. The candidates are the nearest points under the
+        base metric FᵀF, which does not depend on the query (F is ``metric.frame``).
+        Default: exact search. To measure the recall, compare the results of some
+        queries with an exact search.
     tile : int, default=1024
         Number t of queries, and of points, that are processed at a time. Use a smaller
-        number to reduce memory. Let k' be the number of candidates per query, at least
-        k + 1 (but not more than n). Besides data and result, Mahalanobis metrics store
-        max(8 t², k' (d + 3)) float64 numbers. Other metrics store 9 max(t², k') numbers
-        and need the memory of ``pairwise`` for t² pairs.
+        number to reduce memory. Mahalanobis metrics store max(8 t², k' (d + 3)) float64
+        numbers besides data and result. Other metrics store 9 max(t², k') numbers and
+        need the memory of ``pairwise`` for t² pairs. k' is the number of candidates per
+        query, at least min(k + 1, n).
 
     Returns
     -------
@@ -114,7 +116,7 @@ def nearest(
 
 
 def check_single(metric: object) -> None:
-    """Raise for an object that is not one metric."""
+    """Raise ValueError unless ``metric`` is a single metric."""
     if isinstance(metric, MetricDraws):
         raise ValueError(
             "metric must be a single metric, got a posterior. Use "
@@ -133,7 +135,7 @@ def rows_at(points: Any, index: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d"
 def excluded_rows(
     exclude_self: bool | ArrayLike, queries: tuple[int, ...], points: tuple[int, ...]
 ) -> Int[np.ndarray, "m"] | None:
-    """Convert ``exclude_self`` to one row number per query, or None."""
+    """Convert ``exclude_self`` to one row number per query (None if False)."""
     if isinstance(exclude_self, bool | np.bool_):
         if not exclude_self:
             return None

@@ -1,25 +1,26 @@
 """Weights of a stack of classifiers, by Bayesian stacking of held-out probabilities.
 
-A stack predicts Σ_k w_k P_k(c | x) with weights w on the simplex. With p_ik the
-probability that part k, fitted without the fold of point i, gives to the class of i,
-the log posterior of the weights is
+A stack of K classifiers predicts Σ_k w_k P_k(c | x), with weights w ≥ 0 that sum to
+one. Let p_ik be the probability of the class of point i under classifier k, fitted
+without the fold of point i. The log posterior of the weights is
 
     Σ_i log Σ_k w_k p_ik + (α / K) Σ_k log w_k,                                    (1)
 
-the sum of held-out log scores with a Dirichlet prior that counts as α points, shared by
-the K parts. The prior density refers to log w, so (1) has no terms -1. (1) is concave
-in w. With r_ik = w_k p_ik / Σ_l w_l p_il its maximum is the fixed point of
+the sum of held-out log scores, and the log density of a Dirichlet prior that counts as
+α points. The prior density refers to log w, so its exponents are α / K, not α / K - 1.
+(1) is concave in w. With r_ik = w_k p_ik / Σ_l w_l p_il, its maximum is the fixed point
+of
 
     w_k = (Σ_i r_ik + α / K) / (n + α),                                            (2)
 
-which EM reaches from equal weights. With w = softmax(z), minus the Hessian of (1) in z
-at the maximum is
+which EM finds from equal weights. With w = softmax(z), minus the Hessian of (1) in z at
+the maximum is
 
     A = (α / K) I + Σ_i r_i r_iᵀ - (n + α) w wᵀ,                                   (3)
 
 and A 1 = 0. The Laplace approximation of the covariance of w is J A⁺ J with
 J = diag(w) - w wᵀ. Folds are stratified and do not depend on the order of rows
-(``neighbors.strength``). A point that is the only one of its class is not scored.
+(``neighbors.strength``). The only point of a class is not scored.
 
 Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Using stacking to average
 Bayesian predictive distributions", Bayesian Analysis 13 (2018).
@@ -41,11 +42,11 @@ POINTS = 5.0
 """Default of α, chosen on datasets that are not in the benchmark."""
 
 LEAST = 1e-12
-"""Smaller held-out probabilities count as this one: a stack with one good part wins."""
+"""Lower limit of held-out probabilities, which keeps log scores finite."""
 
 
 class Weights(NamedTuple):
-    """Weights w of the parts, their standard deviations, and mean held-out scores."""
+    """Weights w of the classifiers, standard deviations of w, and mean scores."""
 
     weights: Float[np.ndarray, "k"]
     sd: Float[np.ndarray, "k"]
@@ -58,7 +59,7 @@ def held_out(
     labels: np.ndarray,
     codes: Int[np.ndarray, "n"],
 ) -> Float[np.ndarray, "k m"]:
-    """Compute each part's probability of the class of each held-out point."""
+    """Compute each classifier's probability of the class of each held-out point."""
     fold, c = deal(np.asarray(X), codes, N_FOLDS, 0), codes.max() + 1
     row = getattr(X, "iloc", X)
     P = np.full((len(parts), len(X)), np.nan)
@@ -81,7 +82,7 @@ def held_out(
 def stack(
     P: Float[np.ndarray, "k m"], points: float = POINTS, tol: float = 1e-10
 ) -> Weights:
-    """Maximize Eq. (1) by Eq. (2); standard deviations by Eq. (3)."""
+    """Maximize Eq. (1) by Eq. (2), and compute standard deviations by Eq. (3)."""
     P = np.maximum(P, LEAST)
     k, m = P.shape
     w, r = np.full(k, 1 / k), P
@@ -104,7 +105,7 @@ def fit_stack(
     codes: Int[np.ndarray, "n"],
     points: float = POINTS,
 ) -> tuple[list[Any], Weights]:
-    """Fit clones of the parts to all rows, and compute their weights."""
+    """Fit clones of the classifiers to all rows, and compute their weights."""
     P = held_out(parts, X, labels, codes)
     if not P.size:
         raise ValueError("y must contain a class with at least 2 rows, got none")

@@ -1,25 +1,25 @@
 """Choose the strength of a prior on a linear map by cross-validated soft votes.
 
 A prior that counts as s points shrinks the metric to the Euclidean distance of scaled
-features, which is s = ∞. For each s of ``STRENGTHS`` the learner is fitted without one
-fold, and the points of that fold are predicted by the soft votes of the others, Eq. (1)
-of ``neighbors.votes``. The loss of a point is minus the log of the share of its class,
-with 0.02 of the training shares mixed in (Eq. 3 there). Each s uses its best bandwidth
-b, or (``tuned_losses``) the bandwidth that the voters would choose.
+features (the limit s = ∞). For each s of ``STRENGTHS``, the learner is fitted without
+one fold, and the points of this fold are predicted by soft votes of the other points,
+Eq. (1) of ``neighbors.votes``. The loss of a point is minus the log of P, Eq. (3) of
+``neighbors.votes``, for its class, with the class prior mixed in with weight 0.02. Each
+s uses its best bandwidth b, or (``tuned_losses``) the bandwidth tuned on the voters.
 
-With L_i(s) the loss of point i, averaged over the repeats, and s* the s of the smallest
-mean, the choice is the largest s for which
+Let L_i(s) be the loss of point i, averaged over the repeats, and s* the s with the
+smallest mean loss. The choice is the largest s for which
 
-    mean_i (L_i(s) - L_i(s*)) ≤ ½ sd_i (L_i(s) - L_i(s*)) / √n :                   (1)
+    mean_i (L_i(s) - L_i(s*)) ≤ ½ sd_i (L_i(s) - L_i(s*)) / √n,                    (1)
 
-half a standard error of the paired differences. With ten points per class the smallest
-mean is mostly noise, and too weak a prior costs more than too strong a prior.
+half a standard error of the paired differences. With ten points per class, s* is mostly
+noise, and a prior that is too weak costs more than a prior that is too strong.
 
 Folds are stratified, and depend only on the set of points, not on the order of rows or
-columns (``data.hash.canonical_order``). With more than 1000 points, all but a fold are
-used to learn, and a stratified sample of 1000 points votes and is predicted. The rule,
-the grid and the folds were chosen on three splits of eleven datasets, and confirmed on
-other splits of them (``benchmarks/accuracy.py``).
+columns (``data.hash.canonical_order``). With more than 1000 points, the learner is
+fitted to all points outside the fold, but only a stratified sample of 1000 points votes
+and is predicted. The rule, the grid and the folds were chosen on three splits of eleven
+datasets, and confirmed on other splits of these datasets (``benchmarks/accuracy.py``).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,25 +38,25 @@ STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
 N_FOLDS = 5
 N_REPEATS = 3
 ONCE = 300
-"""Number of points from which folds are made once; repeats reduce noise for fewer."""
+"""Smallest number of points with a single division into folds, without repeats."""
 
 MOST_VOTERS = 1000
 WIDE = 32
-"""Number of features from which distances are computed by a matrix product."""
+"""Smallest number of features for distances by a matrix product."""
 
 NEIGHBORS = 5
 TOLERANCE = 0.5
-"""Standard errors by which a stronger prior may be worse, Eq. (1)."""
+"""Number of standard errors by which a stronger prior may be worse, Eq. (1)."""
 
 type Losses = Callable[..., Float[np.ndarray, "b m"]]
-"""Computes losses of (fit, voters, their classes, queries, their classes).
+"""Function of (fit, voters, voters' classes, queries, queries' classes).
 
-b is 1 if the voters choose the bandwidth.
+It returns losses for b bandwidths, or for one bandwidth that is tuned on the voters.
 """
 
 
 class Chosen(NamedTuple):
-    """The chosen strength; mean held-out losses and standard errors, Eq. (1)."""
+    """The chosen strength, mean held-out losses, and standard errors of Eq. (1)."""
 
     strength: float
     losses: Float[np.ndarray, "s"]
@@ -64,7 +64,7 @@ class Chosen(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Training rows, the voters among them, and held-out rows to predict."""
+    """Training rows, the training rows that vote, and held-out rows to predict."""
 
     learned: Int[np.ndarray, "l"]
     voters: Int[np.ndarray, "v"]
@@ -79,7 +79,7 @@ def folds(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Fold]:
-    """Yield stratified folds with a point to predict; each repeat divides anew."""
+    """Yield stratified folds that are not empty. Each repeat makes a new division."""
     order = canonical_order(X, codes) if order is None else order
     voters = some_voters(X, codes, order)
     for repeat in range(repeats):
@@ -99,9 +99,9 @@ def deal(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign stratified folds 0..n_folds-1, and -1 to points that are alone in a class.
+    """Assign stratified folds 0..n_folds-1, and -1 to the only point of a class.
 
-    All rows of a group are in one fold.
+    All rows of a group are in the same fold.
     """
     if groups is not None:
         rows, unit = one_of_each(X, codes, groups)
@@ -138,7 +138,7 @@ def by_class(
     seed: int,
     order: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Sort points by class and shuffle within classes, independently of their order."""
+    """Sort points by class, and shuffle each class independently of the row order."""
     order = canonical_order(X, codes) if order is None else order
     order = order[np.random.default_rng(seed).permutation(len(order))]
     _, first, code = np.unique(codes[order], return_index=True, return_inverse=True)
@@ -152,7 +152,7 @@ def map_losses(
     Q: Float[np.ndarray, "m d"],
     classes: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "b m"]:
-    """Compute minus log P of each query's class for every bandwidth, under a map."""
+    """Compute minus log P of each query's class by bandwidth, under a linear map."""
     return image_losses(X @ factor.T, codes, Q @ factor.T, classes)
 
 
@@ -177,8 +177,8 @@ def tuned_losses(
     """Compute minus log P of each query's class at the bandwidth tuned on X.
 
     ``KNeighborsClassifier`` chooses the same bandwidth. If the map was learned from X,
-    these points are nearer to their classes than new points, and the bandwidth is too
-    small. ``map_losses`` ignores that cost.
+    the points X are nearer to their classes than new points. The bandwidth is then too
+    small, which increases these losses but not the losses of ``map_losses``.
     """
     Z, Q = _scaled(X @ factor.T, Q @ factor.T)
     scale, n = reach(Z), len(Z)
@@ -192,7 +192,7 @@ def tuned_losses(
 def _scaled(
     Z: Float[np.ndarray, "n p"], Q: Float[np.ndarray, "m p"]
 ) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "m p"]]:
-    """Scale images: their squares must not overflow."""
+    """Scale images to prevent overflow of squares."""
     size = max(np.abs(Z).max(), np.abs(Q).max())
     return (Z / size, Q / size) if size > 0 else (Z, Q)
 
@@ -200,10 +200,10 @@ def _scaled(
 def squares(
     A: Float[np.ndarray, "m p"], B: Float[np.ndarray, "n p"]
 ) -> Float[np.ndarray, "m n"]:
-    """Compute all squared distances, with many features by a matrix product.
+    """Compute all squared distances, by a matrix product if there are many features.
 
-    The error of the product is about 1e-15 of the squared norms. A distance below 1e-13
-    of them is set to zero.
+    The error of the product is about 1e-15 of the squared norms. Squared distances
+    below 1e-13 of the squared norms are set to zero.
     """
     if A.shape[1] < WIDE:
         return cdist(A, B, "sqeuclidean")
@@ -227,9 +227,10 @@ def vote_losses(
 ) -> Float[np.ndarray, "b m"]:
     """Compute minus log P of each query's class for every bandwidth.
 
-    D are dissimilarities from queries to voters; ``scale`` is s of Eq. (2) of
-    ``neighbors.votes``. The classes of the voters are common (n,), or differ by query
-    (m, n). The loss is 0 if no voter has the class of the query.
+    D contains dissimilarities from queries to voters. ``scale`` is s of Eq. (2) of
+    ``neighbors.votes``. ``codes`` are the classes of the voters, of shape (n,), or
+    (m, n) if each query has other voters. The loss is 0 if no voter has the query's
+    class.
     """
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes
@@ -242,7 +243,7 @@ def vote_losses(
 
 
 def reach(Z: Float[np.ndarray, "n p"]) -> float:
-    """Compute the scale s, Eq. (2) of ``neighbors.votes``, of distances without JAX."""
+    """Compute the scale s, Eq. (2) of ``neighbors.votes``, without JAX."""
     k = min(NEIGHBORS, len(Z) - 1)
     # Each point is at zero from itself: the k-th other is the k + 1-st.
     near = np.partition(squares(Z, Z), k, 1)[:, k]
@@ -255,7 +256,7 @@ def strongest(
     strengths: Sequence[int | float],
     tolerance: float | int = TOLERANCE,
 ) -> Chosen:
-    """Choose a strength by Eq. (1) at its best bandwidth; strongest first."""
+    """Choose a strength by Eq. (1). ``strengths`` are in descending order."""
     means = losses.mean(2)
     widths, means = np.array([first_best(-mean) for mean in means]), means.min(1)
     finite = np.isfinite(means)

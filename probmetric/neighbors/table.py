@@ -56,15 +56,15 @@ def neighbor_table(
           from 0.
         * ``rank``: rank of the neighbor, from 1.
         * ``dissimilarity``: dissimilarity of query and neighbor. Under a posterior it
-          is the mean over draws. (For Mahalanobis metrics this is the dissimilarity
-          under the posterior mean of the matrix M.)
-        * ``distance``: distance (not squared). Only if the metric is a distance, and
-          not a posterior.
+          is the mean over draws. (For Mahalanobis metrics the mean is the squared
+          distance under the posterior mean of the matrix M.)
+        * ``distance``: distance (not squared). Only for a single metric that is a
+          distance.
         * ``label``: label of the neighbor. Only if there are labels.
-        * ``same_probability``: P(same class). Only with labels, under a metric of
+        * ``same_probability``: P(same class). Only with labels and a metric from
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
         * ``probability``: fraction of draws in which the neighbor is among the k
-          nearest. Only under a posterior.
+          nearest. Only for a posterior.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def table_of(
     queries: Any,
     at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]],
 ) -> pd.DataFrame:
-    """Make the table of ``neighbor_table``; ``at`` returns rows and labels."""
+    """Make the table of ``neighbor_table``. ``at`` maps numbers to rows and labels."""
     exclude = queries is None
     rows: Any = points if exclude else queries
     Q = inputs.points(rows, "queries")

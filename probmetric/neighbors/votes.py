@@ -1,60 +1,62 @@
 """Votes of neighbors for classes, averaged over metrics, and probabilities from votes.
 
-Soft votes. All n training points vote; point j votes for its class with weight
+Soft votes. All n training points vote. For query q, point j votes for its class with
+weight
 
-    w_j(q) ∝ exp(-(D(q, j) - min_i D(q, i)) / (2 h)).                              (1)
+    w_j(q) = exp(-(D(q, j) - min_i D(q, i)) / (2 h)).                              (1)
 
 The nearest point has weight one, so a far query never gives 0/0. Adding a constant to
-all dissimilarities of a query does not change (1). h = b · s with b the ``bandwidth``
-and s the scale of the metric:
+all dissimilarities of a query does not change (1). h is b · s, with the ``bandwidth`` b
+and the scale s of the metric:
 
-    s = median_i D_k(i)             if every point is at zero from itself and no
-                                    other is nearer (distances, local metrics),
+    s = median_i D_k(i)             if D(i, i) = 0 is the smallest dissimilarity of
+                                    every point i (distances, local metrics),
     s = median_i (D_k(i) - D_1(i))  otherwise (log ratios and other scores, which may
                                     be negative and have no zero),                 (2)
 
-where D_k(i) is the k-th smallest dissimilarity of training point i to the others. If
-the median is zero (many duplicates), s is the median of the positive values, and one if
-there are none: then all weights are equal.
+where D_k(i) is the k-th smallest dissimilarity of training point i to the other points.
+If the median is zero (many duplicates), s is the median of the positive values. If no
+value is positive, s is one, and all weights are equal.
 
-Votes of a class. With W_c the sum of (1) over the n_c points of class c and t the
-``sharpness``, the share of class c is
+Votes of a class. Let W_c be the sum of (1) over the n_c points of class c, and t the
+``sharpness``. The share of class c is
 
     v_c ∝ n_c (W_c / n_c)^t.                                                       (4)
 
-With t = 1 these are shares of the votes, and one near point decides. As t and h grow
-together, v_c tends to n_c exp(-t mean_j D(q, j) / (2 h)): the mean distance to the
-class decides.
+With t = 1, v_c is the share of the votes, and one near point can decide. As t and h
+grow together, v_c tends to n_c exp(-t mean_j D(q, j) / (2 h)), so that the mean
+dissimilarity to the class decides.
 
-Count votes. The k nearest have one vote each. A point may split its vote over columns:
-the votes for column c are then Σ_j w_j B_jc with ballots B whose rows sum to one, and t
-= 1.
+Count votes. Each of the k nearest points has one vote.
 
-Averages. Under a posterior the *probabilities* of the draws are averaged, each with its
-scale s, never the distances: their mean square is a single metric. With π the training
-shares of the classes and v̄ the votes averaged over draws, the class prior is mixed in
-with weight a:
+Ballots. A point may split its vote over columns. The votes for column c are then
+Σ_j w_j B_jc. B are the ballots, whose rows sum to one, and t is 1.
+
+Averages. Under a posterior, the *probabilities* of the draws are averaged, not the
+distances, because the mean squared distance is a single metric. Each draw has its own
+scale s. Let π be the training shares of the classes, and v̄ the votes averaged over
+draws. The class prior π has weight a:
 
     soft:   P = (1 - a) v̄ + a π,          count:  P = (k v̄ + a π) / (k + a).      (3)
 
-Weights of points multiply the vote of a point, its term in n_c and π, and its term in
-the tuning. Scales do not depend on weights.
+The weight of a point multiplies its vote, its term in n_c and π, and its term in the
+tuning. Scales do not depend on weights.
 
 Tuning. b and t (soft votes) and a are chosen on a grid by the log score of the
-*averaged* prediction (3) of each training point from the others, with π counted without
-it. (Tuning the prediction of a single metric overfits.) The metric was learned with the
-point that is left out, which favors small b. b and t therefore have a prior, which
-subtracts from the sum of the log scores
+*averaged* prediction (3) of each training point from the other points. π is also
+computed from the other points. (Tuning the prediction of a single metric overfits.) The
+metric was learned with the left-out point, which favors small b. The log prior of b and
+t is therefore minus
 
-    2 log²(b / 0.5) + log²(t).                                                     (5)
+    2 log²(b / 0.5) + log²(t),                                                     (5)
 
-The only point of a class cannot be predicted and is not scored. At most ``MOST_TUNED``
-points are scored, in an order that does not depend on the order of rows. The scale (2)
-is computed from the same points.
+and is added to the sum of the log scores. The only point of a class is not scored. At
+most ``MOST_TUNED`` points are scored. The choice of these points does not depend on the
+order of rows. The scale (2) is computed from the same points.
 
-Memory in numbers of 8 bytes: max(2²⁰, 8 n) + 2¹⁷ + q g c for n points, g bandwidths, c
-classes, and q ≤ 512 queries at a time, besides ``pairwise``; the result has a number
-for each bandwidth, sharpness, query and class. Time: draws · m · n.
+Memory in numbers of 8 bytes, besides ``pairwise``: max(2²⁰, 8 n) + 2¹⁷ + q g c for n
+points, g bandwidths, c classes, and q ≤ 512 queries at a time. The result has one
+number per bandwidth, sharpness, query and class. Time is proportional to draws · m · n.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,13 +88,13 @@ from probmetric.precision import in_native_order
 from probmetric.typing import Array
 
 VOTE_TILE = 512
-"""Largest number of queries at a time, of which metrics compute terms."""
+"""Largest number of queries that are prepared at a time."""
 
 BLOCK = 1 << 20
 """Approximate number of dissimilarities at a time."""
 
 TILE = 1 << 15
-"""Approximate number of weights at a time, which fit into a processor's cache."""
+"""Approximate number of weights at a time, chosen to fit into a processor's cache."""
 
 type Votes = Int[np.ndarray, "n"] | Float[np.ndarray, "n c"]
 """Classes of the points, or ballots whose rows sum to one."""
@@ -171,12 +173,12 @@ def soft_votes(
 ) -> Float[np.ndarray, "g t m *c"]:
     """Compute the class shares of soft votes, Eq. (4), averaged over metrics.
 
-    ``scales`` are s of each metric, Eq. (2), and ``bandwidths`` b in units of it, whose
-    ratios must be ratios of small integers. Codes are classes, or ballots (n, c) whose
-    rows sum to one. Point ``own_rows[i]`` does not vote for query i. With ``wanted``,
-    return only the weight of one class per query, (g, t, m). All weights are equal for
-    a query that is infinitely far from every point. ``prepare`` computes terms that
-    depend only on queries and metric.
+    ``scales`` contains s of each metric, Eq. (2). ``bandwidths`` are values of b, whose
+    ratios must be ratios of small integers. ``codes`` are classes, or ballots (n, c).
+    Point ``own_rows[i]`` does not vote for query i. With ``wanted``, only the share of
+    class ``wanted[i]`` is returned for query i, and the shape is (g, t, m). If a query
+    is infinitely far from every point, all weights are equal. ``prepare`` computes
+    terms that depend only on queries and metric.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
     hard, n, g = codes.ndim == 1, len(X), len(bandwidths)
@@ -211,7 +213,7 @@ def soft_votes(
 
 
 def _ballots(codes: Votes, height: int) -> list[tuple[slice, slice, Any]]:
-    """Return for each tile of sorted points its rows, classes and ballots (c, p)."""
+    """Return the rows, classes and ballots (c, p) of each tile of sorted points."""
     tiles: list[tuple[slice, slice, Any]] = []
     for start in range(0, len(codes), height):
         part = codes[start : start + height]
@@ -232,7 +234,7 @@ def _dissimilarities(
     prepare: Prepare,
     width: float,
 ) -> Iterator[Float[np.ndarray, "n q"]]:
-    """Yield dissimilarities of all points from ``side`` queries, up to a constant."""
+    """Yield dissimilarities of all points from ``side`` queries, minus a constant."""
     if isinstance(metric, Mahalanobis):
         L, center = np.asarray(metric.factor, np.float64), X.mean(0)
         Z, V = (X - center) @ L.T, (Q - center) @ L.T
@@ -295,7 +297,7 @@ def _sums(
 def power(
     base: Float[np.ndarray, "*n"], k: int, out: Float[np.ndarray, "*n"]
 ) -> Float[np.ndarray, "*n"]:
-    """Compute base^k, k ≥ 1, by products in the memory of ``out``."""
+    """Compute base^k for k ≥ 1 by products, and store the result in ``out``."""
     np.copyto(out, base)
     for bit in bin(k)[3:]:
         out *= out
@@ -310,7 +312,7 @@ def _shares(
     sharpness: Sequence[float],
     wanted: Int[np.ndarray, "q"] | None,
 ) -> Float[np.ndarray, "g t q *c"]:
-    """Compute the shares (4), of all classes or of one class per query."""
+    """Compute the shares (4) of all classes, or of one class per query."""
     one = slice(None) if wanted is None else (wanted, np.arange(len(wanted)))
     equal, divisor = (voters / voters.sum(0))[one], np.where(voters > 0, voters, 1)
     shares = np.empty((len(votes), len(sharpness), *equal.T.shape))
@@ -363,9 +365,9 @@ def neighborhood(
     rows: Int[np.ndarray, "m"],
     sharpness: Sequence[float] = (1.0,),
 ) -> tuple[Neighborhood, Float[np.ndarray, "g t m *c"]]:
-    """Compute scales, and the votes of the other points for some points.
+    """Compute scales, and the votes of all other points for each of ``rows``.
 
-    For points with classes, only the votes for the class of the point are computed. If
+    If ``codes`` are classes, only the votes for the class of each row are computed. If
     all points fit into one tile, terms that depend only on queries are computed once
     per draw.
     """
@@ -396,7 +398,7 @@ def stack(metrics: Sequence[Dissimilarity]) -> tuple[tuple[np.ndarray, ...], Any
 
 
 BANDWIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Grid of b, in units of the scale s of the metric, Eq. (2), at t = 1."""
+"""Grid of b for votes with t = 1. The unit is the scale s, Eq. (2)."""
 
 GRIDS = (0.05, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 4.0), (1.0, 1.5, 2.0, 3.0)
 """Grids of b and t for class probabilities."""
@@ -404,7 +406,7 @@ GRIDS = (0.05, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 4.0), (1.0, 1.5, 2.0, 3.0)
 PRIOR_WEIGHTS = {"soft": (0.02,), "count": (0.5, 1.0, 2.0, 4.0)}
 """Grid of a in Eq. (3), by kind of votes.
 
-Only one value for soft votes: choosing it gave mixed results; see docs/measured.md.
+There is one value for soft votes, because tuning had mixed results (docs/measured.md).
 """
 
 MOST_TUNED = 2000
@@ -426,7 +428,7 @@ def mix_prior(
     weight: float,
     k: int | None,
 ) -> Float[np.ndarray, "*g m c"]:
-    """Mix the class prior into k count votes, or soft votes if k is None, Eq. (3)."""
+    """Mix the class prior into count votes, or soft votes if k is None (Eq. 3)."""
     share = weight if k is None else weight / (k + weight)
     votes, prior = (1 - share) * votes, share * prior
     # Votes of a few ulp would order two classes, but not the logarithms of their sums.
@@ -434,7 +436,7 @@ def mix_prior(
 
 
 class Tuned(NamedTuple):
-    """b, t and a chosen by leave-one-out, and all mean log scores."""
+    """Values of b, t and a chosen by leave-one-out, and all mean log scores."""
 
     bandwidth: float
     sharpness: float
@@ -447,7 +449,7 @@ type Grids = tuple[Sequence[float], Sequence[float], Sequence[float]]
 
 
 def untuned(grids: Grids) -> Tuned:
-    """Return the middle of each grid without tuning, with scores NaN."""
+    """Return the middle of each grid, without tuning. All scores are NaN."""
     b, t, a = grids
     at = b[len(b) // 2], t[(len(t) - 1) // 2], a[(len(a) - 1) // 2]
     return Tuned(*at, np.full((len(b), len(t), len(a)), np.nan))
@@ -463,9 +465,9 @@ def leave_one_out(
 ) -> Tuned:
     """Choose b, t and a by the log score of leave-one-out votes, minus Eq. (5).
 
-    ``votes`` are the votes for the class of each point, and ``codes`` these classes.
-    ``members`` are the class sizes of the points that vote (or sums of weights). If
-    each point is the only one of its class, return `untuned`.
+    ``codes`` are the classes of the scored points, and ``votes`` are the votes for
+    these classes. ``members`` are the numbers of voters of each class, or sums of
+    weights. If each point is the only point of its class, return ``untuned``.
     """
     n, w = members.sum(), np.ones(len(codes)) if w is None else w
     scored = np.flatnonzero(members[codes] > w * (1 + 1e-9))

@@ -1,8 +1,8 @@
 """A Mahalanobis metric with stored training rows: P(same) from class probabilities.
 
-The rows are stored as images under the metric, Z = X Lᵀ, with their classes and the
-tuned votes of ``KNeighborsClassifier``. Images are computed row by row, so that a
-training point always has the same image.
+The stored rows are Z = X Lᵀ, the images of the training points under the linear map of
+the metric. Their classes and the tuned votes of ``KNeighborsClassifier`` are also
+stored. Images are computed row by row, so a training point always has the same image.
 """
 
 from collections.abc import Mapping
@@ -31,9 +31,9 @@ class VotingMahalanobis(Mahalanobis):
     rows : array of shape (n, p)
         Training rows after the linear map.
     codes : array of shape (n,)
-        Positions of their classes in ``classes``.
+        Class of each row, as a position in ``classes``.
     bandwidth, sharpness, prior_weight : arrays of shape ()
-        Soft votes, as in ``KNeighborsClassifier``.
+        Settings of the soft votes, as in ``KNeighborsClassifier``.
     classes : tuple
         Sorted class labels.
     weights : array of shape (n,), optional
@@ -61,10 +61,10 @@ class VotingMahalanobis(Mahalanobis):
         labels: ArrayLike | None = None,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Compute P(same class) of each row of A and the same row of B.
+        """Compute P(same class) of matching rows of A and B.
 
-        ``labels`` are the known classes of B. ``prior_odds`` must be None. See
-        ``KNeighborsClassifier.same_probability``.
+        ``labels`` are the classes of the rows of B, if they are known. ``prior_odds``
+        must be None. See ``KNeighborsClassifier.same_probability``.
         """
         if prior_odds is not None:
             raise ValueError(
@@ -78,7 +78,7 @@ class VotingMahalanobis(Mahalanobis):
         return self.classifier().same_probability(pairs, labels).reshape(shape)
 
     def classifier(self) -> KNeighborsClassifier:
-        """Return the classifier of images."""
+        """Return the soft-vote classifier of the stored images."""
         knn = KNeighborsClassifier(
             bandwidth=float(self.bandwidth),
             sharpness=float(self.sharpness),
@@ -96,7 +96,7 @@ def images(factor: Array, X: Array) -> Float[np.ndarray, "n p"]:
 
 
 def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
-    """Return the metric of fitted soft votes, with their rows."""
+    """Return the metric of a fitted classifier, with its training rows and votes."""
     metric = knn.metric_
     if type(metric) is not Mahalanobis:
         raise ValueError(

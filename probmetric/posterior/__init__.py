@@ -7,8 +7,8 @@
 ``draws``       conversion of draws of ``sample`` to a ``PosteriorMetric``.
 ``intervals``   functions of one draw, and intervals of their values.
 ``interval_metric``  ``IntervalMetric``: intervals from jackknife refits, without draws.
-``importance``  shares of the deviance: permutations, and refits with some curves.
-``jackknife``   which points to leave out of refits, and limits from the refits.
+``importance``  shares of the deviance, by permutations or refits with some curves.
+``jackknife``   choice of the points that refits leave out, and limits from the refits.
 ``next_pairs``  choice of the next pairs to judge, by information or disagreement.
 ``stack``       stacking draws for ``vmap``, and unstacking them.
 """

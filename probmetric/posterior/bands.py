@@ -1,11 +1,12 @@
-"""Simultaneous bands of binned shares: they contain a whole curve, not only each bin.
+"""Simultaneous bands of binned shares, which contain whole curves.
 
-A curve r (k,) is measured by its largest standardized deviation from replicates,
+Let m and s be the mean and the standard deviation of replicated curves in each bin. The
+largest standardized deviation of a curve r (k,) is
 
-    max_b |r_b - m_b| / s_b,                                                       (1)
+    max_b |r_b - m_b| / s_b.                                                       (1)
 
-with their mean m and standard deviation s. The band m ± q s, q the quantile of Eq. (1)
-over the replicates, contains a share ``prob`` of them as whole curves.
+Let q be the ``prob`` quantile of Eq. (1) over the replicates. The band m ± q s contains
+a fraction ``prob`` of the replicates as whole curves.
 """
 
 import numpy as np
@@ -49,7 +50,7 @@ def deviation(
 def band(
     replicates: Float[np.ndarray, "s k"], prob: float
 ) -> tuple[Float[np.ndarray, "k"], Float[np.ndarray, "k"]]:
-    """Compute limits that contain a share ``prob`` of the whole replicated curves."""
+    """Compute limits that contain a fraction ``prob`` of the replicates completely."""
     mean, sd = replicates.mean(0), replicates.std(0)
     q = np.quantile(deviation(replicates, mean, sd), prob)
     return mean - q * sd, mean + q * sd

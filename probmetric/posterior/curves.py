@@ -44,9 +44,9 @@ def curves(
         Fitted metric.
     uncertainty : PosteriorMetric or IntervalMetric, optional
         Draws (with purpose "intervals") or jackknife refits of the metric, with the
-        same knots. With draws, limits are quantiles. With the jackknife, they are the
-        fitted curve plus or minus a t quantile times the jackknife standard error, and
-        not below 0. Default: no limits.
+        same knots. With draws, limits are quantiles. With the jackknife, limits are the
+        fitted curve ± a t quantile times the jackknife standard error, but at least 0.
+        Default: no limits.
     prob : float in (0, 1), default=0.9
         Nominal coverage of the limits at each x.
     n_points : int ≥ 2, default=101
@@ -55,11 +55,11 @@ def curves(
     Returns
     -------
     Curves
-        ``x`` is evenly spaced from the first to the last knot. ``s`` are the values of
-        the curves at ``x``, and ``lower`` and ``upper`` their limits (None without
-        uncertainty). All have shape (d, g), with a row for each of d curves. ``names``
-        are the names of the curves (None if the features have no names). If the fit
-        used coordinates, the last curve belongs to the geographic distance.
+        ``x`` is evenly spaced from the first to the last knot. ``s`` contains the
+        values of the curves at ``x``. ``lower`` and ``upper`` are limits of ``s`` (None
+        without uncertainty). These arrays have shape (d, g), with one row per curve.
+        ``names`` are the names of the curves (None if the features have no names). If
+        the fit used coordinates, the last curve belongs to the geographic distance.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from probmetric.registry import MODELS
 from probmetric.typing import Array, Purpose
 
 type Reader = Callable[[xr.DataTree], Sequence[Dissimilarity] | None]
-"""Creates a metric per draw; None for draws of another model."""
+"""Function that creates one metric per draw (None for draws of another model)."""
 
 
 def thinned(draws: xr.DataTree, n: int) -> xr.DataTree:
@@ -56,8 +56,8 @@ def posterior_metric(
 ) -> PosteriorMetric:
     """Convert draws to metrics by the first reader that supports them.
 
-    The attribute ``method`` of the draws sets the source. If ``pairs_independent`` is
-    None, their attribute of this name is used, which learners store.
+    The attribute ``method`` of the draws is the source. If ``pairs_independent`` is
+    None, the attribute ``pairs_independent`` of the draws is used.
     """
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
@@ -94,7 +94,7 @@ def _features(draws: xr.DataTree) -> list[str] | None:
 
 
 def readers_of(learner: str | None) -> list[Reader]:
-    """Return the readers of a learner's draws; all readers if it is unknown."""
+    """Return the readers of a learner's draws, or all readers if it is unknown."""
     specs = [MODELS[learner]] if learner in MODELS else list(MODELS.values())
     # In the order of the registry, each once.
     readers = [spec.metrics_of_draws for spec in specs if spec.metrics_of_draws]
@@ -125,17 +125,16 @@ def draws_to_metric(
         As in ``PosteriorMetric``. Default: the value that the learner stored (True
         after ``fit_pairs``, False after ``fit`` to labels), or False for other models.
     sel : mapping of str to label, optional
-        Label to select along an axis of the posterior. ``{"group": 0}`` selects the
-        metric of group 0. If the axis has coordinates, use its labels, such as
-        ``{"group": "north"}``.
+        Label to select along each axis. ``{"group": 0}`` selects the metric of group 0.
+        If the axis has coordinates, use a coordinate, such as ``{"group": "north"}``.
     to_metric : callable, optional
         Function that computes a metric from one draw. ``to_metric(sites)`` is called
         once for each draw, in float64. ``sites`` contains the values of the draw by
-        name (after ``sel``, without the axes chain and draw). It should return a
-        metric, or the linear map W (p, d) of a ``Mahalanobis`` metric M = WᵀW. For
-        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. Default
-        for draws of a learner: its metric. Default for your own model: the metric of
-        the matrix ``M`` (d, d), without P(same).
+        name (after ``sel``, without the axes chain and draw). The function should
+        return a metric, or the linear map W (p, d) of a ``Mahalanobis`` metric
+        M = WᵀW. For P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b,
+        0.5))``. Default for draws of a learner: the learner's metric. Default for your
+        own model: the metric of the matrix ``M`` (d, d), without P(same).
     n_draws : int, optional
         Number of draws to use, evenly spaced over the joined chains. Default: all. 100
         draws are enough for class probabilities.

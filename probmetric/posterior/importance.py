@@ -1,16 +1,16 @@
 """Shares of the deviance: permutation importance, and refits with some of the curves.
 
 The deviance explained by a fit β to data X is D(β, X) = 1 - dev(β, X) / dev(constant).
-With X_r the data in which predictor f is permuted over sites, and β_r the refit to
-them, the importance of f is
+Let X_r be the data with predictor f permuted over sites, and β_r the fit to X_r. The
+importance of f is
 
     D(β, X) - mean_r D(β_r, X_r).                                                  (1)
 
-Its limits are from the jackknife over sites (``posterior.jackknife``), plus the
-Monte Carlo variance of the mean. A fit maximizes its likelihood up to the prior, so
-the derivative of its deviance in β is zero there. To first order, leaving out a site
-therefore changes D as if β did not change, and no refits are needed: dev and the
-constant are sums over pairs, less the pairs of the site.
+The variance of (1) is the jackknife variance over sites (``posterior.jackknife``), plus
+the Monte Carlo variance of the mean. The jackknife needs no refits. A fit maximizes its
+likelihood (up to the prior), so the derivative of the deviance in β is zero. To first
+order, β is therefore unchanged if a site is left out, and only the pairs of this site
+are subtracted from dev(β, X) and dev(constant).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from probmetric.posterior.jackknife import limits, quantile_of_t
 
 
 class Importance(NamedTuple):
-    """Importance of each predictor, with limits and permutation P-value."""
+    """Importance of each predictor, with limits and a permutation p-value."""
 
     importance: Float[np.ndarray, "p"]
     lower: Float[np.ndarray, "p"]

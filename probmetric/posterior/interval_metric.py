@@ -1,17 +1,17 @@
-"""A metric with intervals: a fit, and its refits without some of the points.
+"""A metric with intervals, from a fit and refits without some of the points.
 
-The intervals use no draws, so the same fit gives the same limits. Results are computed
-from the fit to all points, and their limits from the spread of the refits
+The intervals use no draws, so the same fit gives the same limits. A result is computed
+from the fit to all points, and its limits are computed from the spread of the refits
 (``jackknife``):
 
     distance, ratio    exp(log value ± t √V)
-    P(same)            log odds ± t √V, in (0, 1); each refit includes its link
-    others             exp(log dissimilarity ± t √V) if dissimilarities are ≥ 0,
-                       otherwise dissimilarity ± t √V
+    P(same)            log odds ± t √V, in (0, 1); each refit includes a refitted link
+    dissimilarity      exp(log value ± t √V) if dissimilarities are ≥ 0,
+                       otherwise value ± t √V
 
-The limits are for the *expected value over training samples of the same size*. This
-need not be the value for unlimited data, because noise increases a distance, and a
-learner shrinks it.
+The limits are for the *expected value over training samples of the same size*. The
+value for unlimited data may differ, because noise increases distances, and a learner
+shrinks distances.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,24 +56,23 @@ class IntervalMetric:
     metric : Metric
         Metric fitted to all points.
     left_out : sequence of Metric
-        Two or more refits of the same kind and shape, each without some of the points.
-        For P(same), each should have a refitted link.
+        Two or more refits of the same class and shape, each without some of the points.
+        For P(same), each refit should have a refitted link.
     factor : float > 0, default=1
         Factor that multiplies the jackknife variance, Eq. (2) of
         ``posterior.jackknife``.
     df : int, optional
         Degrees of freedom of the t quantile. Default: number of refits minus 1.
     about : str, default=""
-        Description of the fit (such as pairs and number of points), shown when the
-        metric is printed.
+        Description of the fit (such as the number of points) for the printed metric.
 
     Notes
     -----
     In all methods, points A, B have shape (..., d), results have shape (...), and
-    ``prob`` is the nominal coverage. An interval is for the expected result of the same
-    method, averaged over training samples of the same size. Limits are approximate,
-    equal-tailed, and not simultaneous. They do not account for a wrong model or for
-    points of another population. For coverage see Benchmarks: intervals.
+    ``prob`` is the nominal coverage. An interval is for the expected value of the
+    result over training samples of the same size. Limits are approximate, equal-tailed,
+    and not simultaneous. They do not account for a wrong model or for points of another
+    population. For coverage see Benchmarks: intervals.
 
     Examples
     --------
@@ -156,8 +155,8 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        It contains ``distance(A, B)``. The upper limit is infinite if a refit has
-        distance 0, for example because a feature is constant in its points.
+        The interval contains ``distance(A, B)``. If a refit has distance 0, for example
+        because a feature is constant in its points, the upper limit is infinite.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
@@ -176,10 +175,10 @@ class IntervalMetric:
         *,
         prob: float = 0.9,
     ) -> Interval:
-        """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
+        """Compute an interval for ``distance(*first) / distance(*second)`` of each row.
 
-        Raises ValueError if the metric is not a distance, if a second distance is zero,
-        or if a first distance is zero in the fit but not in every refit.
+        Raises ValueError if the metric is not a distance, if a distance of ``second``
+        is zero, or if a distance of ``first`` is zero in the fit but not in all refits.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
@@ -259,7 +258,7 @@ def jackknifed(
     n_jobs: int | None = None,
     about: str = "",
 ) -> IntervalMetric:
-    """Return a metric fitted to X, with a refit without each quarter of the points."""
+    """Add jackknife refits, each without a quarter of X, to a metric fitted to X."""
     unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
     rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
     n, n_classes = len(rows), len(np.unique(codes[rows]))
@@ -296,28 +295,28 @@ def with_intervals(
     ----------
     learn : callable
         Function that fits a learner: ``learn(X, y) -> Metric``, or ``learn(source) ->
-        Metric`` for a dataset on disk. It is called once for all points, and 52 times
-        without a quarter of them (13 random divisions into quarters, stratified by
-        class).
+        Metric`` for a dataset on disk. ``learn`` is called once for all points, and 52
+        times without a quarter of the points (13 random divisions into quarters,
+        stratified by class).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. If a class has one point, no refit leaves it out. X can also be
-        a dataset on disk (``pm.open``, with or without labels), with y None. Every fit
-        then reads the rows again, and rows left out have weight 0. ``LCA`` does not
-        support such weights. Quarters are chosen by a hash of the row number, so a
-        refit may have no rows of a small class.
+        Labeled points. The only point of a class is never left out. X can also be a
+        dataset on disk (``pm.open``, with or without labels), with ``y=None``. Every
+        fit then reads all rows, and left-out rows have weight 0, which ``LCA`` does not
+        support. The quarters are then chosen by a hash of the row number, so a refit
+        may have no rows of a small class.
     groups : array-like of shape (n,), optional
-        Cluster of each row, such as its subject, specimen or file. Whole groups are
-        left out. By default rows are assumed to be independent, and intervals are too
-        short if some are copies. Not supported for a dataset on disk. Groups are not
-        passed to ``learn``. For ``LCA`` use ``fit(X, y, groups=...)`` and
-        ``posterior_metric`` instead.
+        Cluster of each row, such as the subject, specimen or file. Whole groups are
+        left out. By default rows are assumed to be independent. If some rows are copies
+        of others, intervals are then too short. Not supported for a dataset on disk.
+        Groups are not passed to ``learn``. For ``LCA`` use ``fit(X, y, groups=...)``
+        and ``posterior_metric`` instead.
     seed : int ≥ 0, default=0
         Seed for the division into quarters.
     about : str, default=""
-        Description of the fit, shown when the metric is printed.
+        Description of the fit for the printed metric.
     n_jobs : int, optional
         Number of processes used for refits, as in joblib. Default: 1, or the setting of
-        ``joblib.parallel_config``. It does not change the result.
+        ``joblib.parallel_config``. The result does not depend on ``n_jobs``.
 
     Returns
     -------

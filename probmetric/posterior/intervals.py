@@ -1,17 +1,17 @@
 """Functions of one draw, and intervals of their values over draws.
 
-A distance is the length of Lδ, and noise makes a vector longer. A draw of L has the
-noise of the estimate and adds its own, so quantiles of the lengths of draws are too
-large. Let v = mean of Lδ over draws, u = v/‖v‖, and for each draw e = Lδ - v, with
-a = uᵀe along the mean and c = ‖e‖² - a² across it. The length of the draw is
-√((‖v‖ + a)² + c); the length of the *estimate* at a true length x is in the same way
+A distance is the length of Lδ, and noise makes a vector longer. A draw of L contains
+the noise of the estimate and additional noise, so quantiles of the lengths of draws are
+too large. Let v be the mean of Lδ over draws, and u = v/‖v‖. For each draw, let
+e = Lδ - v, a = uᵀe (along the mean) and c = ‖e‖² - a² (across the mean). The length of
+the draw is √((‖v‖ + a)² + c). If the true length is x, the length of the *estimate* is
 √((x + a)² + c), with other noise of the same distribution. So x is estimated by
 
-    x = max(0, √max(0, ‖v‖² - c) + a),                                             (1)
+    x = max(0, √max(0, ‖v‖² - c) + a).                                             (1)
 
-whose quantiles over draws are limits of the true length. They invert the distribution
-of the estimate if e is symmetric, and are quantiles of the draws' lengths if L has one
-row (c = 0). Draws of L are first rotated onto their mean.
+Quantiles of (1) over draws are limits of the true length. If e is symmetric, they
+invert the distribution of the estimate. If L has one row (c = 0), they are quantiles of
+the draws' lengths. Draws of L are first rotated onto their mean.
 """
 
 from typing import Literal, NamedTuple
@@ -29,10 +29,10 @@ from probmetric.precision import finite, numpy_in_numpy_out
 from probmetric.typing import Array
 
 CHUNK = 2**22
-"""Numbers in memory at a time in ``true_lengths``."""
+"""Number of array entries that ``true_lengths`` computes at a time."""
 
 LEAST = 1e-3
-"""Smallest length of Eq. (1) in a ratio, relative to ‖v‖."""
+"""Lower limit of the lengths (1) in a ratio, relative to ‖v‖."""
 
 
 class Interval(NamedTuple):
@@ -72,7 +72,7 @@ def pairwise(metric: Dissimilarity, Q: Array, P: Array) -> Array:
 
 
 def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute the distance of matching rows, or the dissimilarity if not a distance."""
+    """Compute distances (or dissimilarities) of matching rows."""
     if metric.is_distance:
         return metric.distance(A, B)  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(metric, Refining):
@@ -163,7 +163,7 @@ def same(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 
 def exponent(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute -log P(same) of matching rows; with a link, P may underflow."""
+    """Compute -log P(same) of matching rows. With a link, P may underflow."""
     if isinstance(metric, Mahalanobis) and metric.link is not None:
         return -metric.link.log_probability(metric.distance(A, B) ** 2)
     return -jnp.log(same(metric, A, B))
@@ -171,7 +171,7 @@ def exponent(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 @numpy_in_numpy_out
 def log_odds(metric: Dissimilarity, A: Array, B: Array) -> Array:
-    """Compute the log odds of P(same) of matching rows, also if P underflows."""
+    """Compute the log odds of P(same) of matching rows, even if P underflows."""
     link = getattr(metric, "link", None)
     if link is not None and hasattr(link, "log_odds"):
         return link.log_odds(between_rows(metric, A, B) ** 2)

@@ -1,27 +1,28 @@
 """Jackknife: refits without some of the points, and their limits.
 
-*Quarters.* The points are divided at random into four parts of equal size, stratified
-by class, and the model is fitted again without each of them. This is repeated
-``REPEATS`` times. With θ_(k) the refits and θ̄ their mean, the variance of θ̂ is
+*Quarters.* The points are divided at random into four quarters, stratified by class,
+and the model is fitted again without each quarter. This is repeated ``REPEATS`` times.
+Let θ_(k) be the statistic of refit k, and θ̄ the mean over refits. The variance of the
+statistic θ̂ of the fit to all points is
 
-    V = 3/g Σ_k (θ_(k) - θ̄)²,         g = 4 · REPEATS,                             (1)
+    V = 3/g Σ_k (θ_(k) - θ̄)²,         g = 4 · REPEATS.                             (1)
 
-the delete-d jackknife: a refit without the share q = ¼ of the points has the variance
-q/(1 - q) V around θ̂ (Shao and Wu). A refit without one point changes few of the
-nearest pairs and no setting that is chosen by folds. A refit without a quarter changes
-them as a new sample does, which is why it is preferred here to Eq. (2).
+This is the delete-d jackknife. A refit without a fraction q = ¼ of the points has the
+variance q/(1 - q) V around θ̂ (Shao and Wu). Many learners use nearest pairs, and
+settings chosen by folds. Leaving out one point hardly changes these pairs and settings.
+Leaving out a quarter changes them as a new sample does, so (1) is preferred to (2).
 
 *Groups.* Statistics that are smooth in the points, such as the heights of GDM, need
-fewer refits: one without each of g groups,
+fewer refits, one without each of g groups:
 
-    V = (g - 1)/g Σ_k (θ_(k) - θ̄)²,                                               (2)
+    V = (g - 1)/g Σ_k (θ_(k) - θ̄)².                                               (2)
 
-which for statistics of pairs of points is on average too large rather than too small
+For statistics of pairs of points, (2) is on average too large rather than too small
 (Efron and Stein). g is n, or ``N_GROUPS`` for more than ``MOST_ALONE`` points.
 
-The limits are θ̂ ± t √V, where t has min(n - C, g - 1) degrees of freedom for Eq. (1)
-with n points in C classes, and g - 1 for Eq. (2). If classes have few points, V of
-Eq. (1) is too large by a factor of about 1/(1 - 4C/(3n)), because refits to three
+The limits are θ̂ ± t √V. The t quantile has min(n - C, g - 1) degrees of freedom for
+Eq. (1) with n points in C classes, and g - 1 for Eq. (2). If classes have few points,
+V of Eq. (1) is too large by a factor of about 1/(1 - 4C/(3n)), because refits to three
 quarters of the points vary more. No other correction for class means is needed.
 
 References
@@ -43,19 +44,19 @@ from probmetric.arguments import check_within_0_1
 from probmetric.neighbors.strength import deal
 
 QUARTERS = 4
-"""Number of parts; each refit leaves out one of them."""
+"""Number of parts of the points. Each refit leaves out one part."""
 
 REPEATS = 13
 """Number of divisions into quarters."""
 
 FACTOR = (QUARTERS - 1) / (QUARTERS * REPEATS - 1)
-"""V of Eq. (1) divided by V of Eq. (2) for the same refits."""
+"""Ratio of V in Eq. (1) to V in Eq. (2) for the same refits."""
 
 MOST_ALONE = 100
-"""Maximum number of points for groups of one point."""
+"""Maximum number of points for which each group has one point."""
 
 N_GROUPS = 50
-"""Number of groups for more points."""
+"""Number of groups for more than ``MOST_ALONE`` points."""
 
 
 def groups_of(codes: Int[np.ndarray, "n"], seed: int = 0) -> Int[np.ndarray, "n"]:
@@ -79,10 +80,10 @@ def quarters(
     seed: int = 0,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Iterator[Bool[np.ndarray, "n"]]:
-    """Yield the points of each refit: all but a quarter of them, Eq. (1).
+    """Yield the points of each refit of Eq. (1): all points except a quarter.
 
     Quarters are stratified by class, and do not depend on the order of the points. The
-    only point of a class is never left out. A group is left out as a whole.
+    only point of a class is never left out. Points of a group are left out together.
     """
     for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
         part = deal(X, codes, QUARTERS, repeat, groups=groups)

@@ -1,19 +1,19 @@
 """Draws of a metric: distances with intervals, neighbors with probabilities.
 
-Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels
-they come from a generalized posterior with a learning rate of the order of n/N. Draws
-for ``purpose="intervals"`` vary as the fit varies under new data. They come from the
-product-weight bootstrap, or from the model's posterior if pairs are independent.
+Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels,
+these draws come from a generalized posterior with a learning rate of the order of n/N.
+Draws for ``purpose="intervals"`` vary as the fit varies under new data. They come from
+the product-weight bootstrap, or from the model's posterior if pairs are independent.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
-coverage): intervals from draws for prediction, which are far too narrow; and P(same)
-averaged over draws of dependent pairs, except bootstrap draws. Intervals of entries of
-a matrix are not available. Squares are biased upward near the boundary of the positive
-matrices, so such intervals have low coverage with any draws.
+coverage). Intervals from draws for prediction would be far too narrow. P(same) can be
+averaged over draws of dependent pairs only if they are bootstrap draws. Intervals of
+entries of the matrix M are not available. M is biased upward near the boundary of the
+positive matrices, so intervals from any draws would have low coverage.
 
-Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n and computes
-16 draws at a time; intervals need s times the number of pairs; ``neighbor_probability``
-needs m · n and one search.
+Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n numbers, and
+computes 16 draws at a time. Intervals need s times the number of pairs.
+``neighbor_probability`` needs m · n numbers and the memory of one search.
 """
 
 import warnings
@@ -61,16 +61,16 @@ class PosteriorMetric:
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
-        Use True for Bayesian credible intervals, for example for your own model or a
-        new group: limits are then quantiles of the distances of the draws. Noise in
-        sampled linear maps makes distances too long. By default, intervals correct for
-        this.
+        If True, intervals are Bayesian credible intervals, and limits are quantiles of
+        the draws' distances. Use True for your own model or a new group, for example.
+        By default, limits are corrected for the noise of sampled linear maps, which
+        makes distances too long.
 
     Notes
     -----
     In all methods, points have shape (..., d), results have shape (...), and ``prob``
-    is the nominal coverage. Intervals require ``purpose="intervals"``. Methods for
-    intervals warn if ``pairs_independent`` is False, except for bootstrap draws.
+    is the nominal coverage. Intervals require ``purpose="intervals"``. For dependent
+    pairs (``pairs_independent=False``) they warn, except with bootstrap draws.
 
     Examples
     --------
@@ -178,11 +178,11 @@ class PosteriorMetric:
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute a point estimate of the distance, which is inside ``interval``.
+        """Compute point estimates of distances of matching rows, inside ``interval``.
 
-        For sampled linear maps L it is the length of the mean of L(a - b). For other
-        metrics, and for "exact" or ``credible`` draws, it is the median of
-        ``pair_draws``.
+        For sampled linear maps L, the estimate is the length of the mean of L(a - b).
+        For other metrics, and if ``source="exact"`` or ``credible=True``, the estimate
+        is the median of ``pair_draws``.
         """
         need_own_spread("distance", self)
         return self._lengths(A, B)[1]
@@ -198,7 +198,8 @@ class PosteriorMetric:
 
         Noise in sampled linear maps makes distances too long. Limits are therefore
         corrected for this noise (Eq. 1 of ``posterior.intervals``). For other metrics,
-        and for "exact" or ``credible`` draws, limits are quantiles of ``pair_draws``.
+        and if ``source="exact"`` or ``credible=True``, limits are quantiles of
+        ``pair_draws``.
         """
         need_own_spread("interval", self)
         values, mean = self._lengths(A, B)
@@ -212,11 +213,11 @@ class PosteriorMetric:
         *,
         prob: float = 0.9,
     ) -> Interval:
-        """Compute an interval for ``distance(*first) / distance(*second)`` by rows.
+        """Compute an interval for ``distance(*first) / distance(*second)`` of each row.
 
         The scale of the metric cancels in a ratio, so ratios are estimated more
         precisely than distances. Limits are corrected as in ``interval``. Raises
-        ValueError if the metric is not a distance, or if a second distance is zero.
+        ValueError if the metric is not a distance, or a distance of ``second`` is 0.
         """
         need_own_spread("ratio_interval", self)
         intervals.need_distance(self.draws[0])
@@ -233,13 +234,13 @@ class PosteriorMetric:
     def _lengths(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
-        """Return distances of every draw, corrected for noise, and their center."""
+        """Return noise-corrected distances of every draw, and the point estimates."""
         return self._corrected(self.pair_draws(A, B), A, B)
 
     def _corrected(
         self, values: np.ndarray, A: Array, B: Array
     ) -> tuple[Float[np.ndarray, "s *n"], Float[np.ndarray, "*n"]]:
-        """Return ``_lengths`` of points whose ``pair_draws`` are ``values``."""
+        """Return ``_lengths(A, B)``, given ``values = pair_draws(A, B)``."""
         plain = self.credible or self.source == "exact"
         if plain or not isinstance(self.draws[0], Mahalanobis):
             return values, np.asarray(np.median(values, 0))
@@ -296,10 +297,10 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "*n"] | float:
         """Compute P(same) of matching rows of A and B, averaged over draws.
 
-        ``prior_odds`` of *same* can be set only for draws of a ``PairSimilarity``
-        (default: 1). Other metrics use the odds of the training pairs. Raises
-        ValueError for draws after a fit to labels, except bootstrap draws, because
-        averaging would make P(same) worse. Use bootstrap draws or the fitted learner.
+        Draws of a ``PairSimilarity`` support ``prior_odds`` of *same* (default: 1).
+        Other metrics use the odds of the training pairs. Draws after a fit to labels
+        raise ValueError, except bootstrap draws, because averaging over these draws
+        would make P(same) worse. Use bootstrap draws or the fitted learner.
         """
         need_meaningful_link("same_probability", self)
         if prior_odds is not None:
@@ -377,8 +378,8 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
-            f"({source!r} draws), whose spread is not the sampling error. Use "
-            "posterior_metric('intervals')."
+            f"({source!r} draws). The spread of these draws is not the sampling error. "
+            "Use posterior_metric('intervals')."
         )
 
 

@@ -2,33 +2,34 @@
 
 Under draw s of the metric, p_is is P(same) of pair i. Given the metric, the judgments
 of several pairs are independent. The information of the judgments y_B of a batch B
-about the metric is their mutual information with s, in nats,
+about the metric is the mutual information of y_B and s, in nats,
 
     I(y_B; s) = H(y_B) - Σ_{i ∈ B} mean_s h(p_is),
-    h(p) = -p log p - (1 - p) log(1 - p),                                           (1)
+    h(p) = -p log p - (1 - p) log(1 - p).                                           (1)
 
-which for one pair is called BALD. A batch is chosen greedily. With k the judgments of
-the pairs chosen so far, q_k the probability of these judgments and w_ks the weights of
-the draws given these judgments, the gain of one more pair i is
+For one pair, (1) is called BALD. A batch is chosen greedily. Let k be an outcome of the
+judgments of the pairs chosen so far, q_k the probability of this outcome, and w_ks the
+weights of the draws given this outcome. The gain of one more pair i is
 
     I(y_B, y_i; s) - I(y_B; s) = Σ_k q_k [h(Σ_s w_ks p_is) - Σ_s w_ks h(p_is)],     (2)
 
-which is near 0 for a pair similar to a chosen one. All 2^|B| outcomes k are enumerated
-up to ``N_ANSWERS``. Larger batches use a stratified sample in proportion to q_k.
+which is near 0 if the pair is similar to a chosen pair. If there are at most
+``N_ANSWERS`` outcomes, all 2^|B| outcomes are enumerated. Larger batches use a
+stratified sample of outcomes in proportion to q_k.
 
-*Disagreement* is the variance of p_i over draws that the best linear prediction from
-the judgments leaves. With C_ij = Cov_s(p_is, p_js) and v_i = mean_s p_is (1 - p_is),
-the covariance of the judgments is C_BB + diag(v_B), and the variance is
+*Disagreement* is the variance of p_i over draws that remains after the best linear
+prediction from the judgments. Let C_ij = Cov_s(p_is, p_js) and v_i = mean_s p_is (1 -
+p_is). The covariance of the judgments is C_BB + diag(v_B). The remaining variance is
 
-    C_ii - C_iB (C_BB + diag v_B)⁻¹ C_Bi,                                           (3)
+    C_ii·B = C_ii - C_iB (C_BB + diag v_B)⁻¹ C_Bi,                                  (3)
 
-C_ii for the first. With d_i = p_i - mean p_i, (3) is (‖d_i‖² - ‖U d_i‖²)/s; U gets the
-row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)) for each chosen pair j.
+and C_ii for the first pair. With d_i = p_i - mean p_i, (3) is (‖d_i‖² - ‖U d_i‖²)/s.
+For each chosen pair j, U gets a row (1 - UᵀU) d_j / √(s (C_jj·B + v_j)).
 
-Gains (2) and (3) never increase as the batch grows: exactly if all outcomes are
-enumerated (up to ten pairs), otherwise up to sampling error. Hence (i) a greedy batch
-has at least 63% of the information of the best batch, and (ii) a pair whose earlier
-gain is below the best current gain need not be evaluated again.
+Gains (2) and (3) never increase as the batch grows. (With more than ten pairs, (2) may
+increase by sampling error.) Hence (i) a greedy batch has at least 63% of the
+information of the best batch, and (ii) a pair whose earlier gain is below the best
+current gain need not be evaluated again.
 
 References
 ----------
@@ -55,10 +56,10 @@ from probmetric.posterior.stack import over_draws
 from probmetric.typing import ArrayLike
 
 N_ANSWERS = 1024
-"""Maximum number of outcomes of a batch: all of up to ten pairs."""
+"""Maximum number of outcomes of a batch (all outcomes of up to ten pairs)."""
 
 TILE = 1024
-"""Pairs computed at a time; a constant shape compiles once."""
+"""Number of pairs computed at a time. A constant shape compiles once."""
 
 DECIMALS = 12
 """Gains that agree to this many decimals are ties."""
@@ -72,7 +73,7 @@ class NextPairs(NamedTuple):
 
 
 class _Criterion(NamedTuple):
-    """The state before any judgment, gains of pairs, and the update of the state."""
+    """Functions for the initial state, the gains of pairs, and updates of the state."""
 
     start: Callable[[int], np.ndarray]
     gains: Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -103,9 +104,9 @@ def next_pairs(
         candidate is chosen twice.
     criterion : {"information", "disagreement"}, default="information"
         Quantity that each chosen pair maximizes, given the pairs chosen before.
-        "information" is the expected information of its judgment about the metric (Eq.
+        "information" is the expected information of the judgment about the metric (Eq.
         2 of ``posterior.next_pairs``). "disagreement" is the variance of P(same) over
-        draws that earlier pairs do not explain (Eq. 3).
+        draws that earlier judgments do not explain (Eq. 3).
     X : array-like of shape (n_points, d), optional
         Points. Required if the candidates are row numbers.
     seed : int, default=0
@@ -116,22 +117,21 @@ def next_pairs(
     NextPairs
         ``indices`` of the chosen candidates and their ``scores``, in the order of
         choice. A score is the gain of a pair, given the pairs chosen before.
-        Information is in nats, and the scores sum to the information of the batch.
-        Scores are ties if they agree to 12 decimals, and the first candidate is then
-        chosen.
+        Information is in nats, and the scores sum to the information of the batch. If
+        scores agree to 12 decimals, the first candidate is chosen.
 
     Notes
     -----
     Start with randomly chosen pairs, and use the prior of this first fit in later fits.
     (LCA computes the scale of its prior from the training pairs, and pairs chosen by
-    ``next_pairs`` would bias it.) For later fits, standardize the features and use
+    ``next_pairs`` would bias the scale.) For later fits, standardize the features, use
     ``LCA(standardize=False, prior_mean=W0, regularization=3)`` with ``W0 =
     np.asarray(first.fitted_.prior.mean)``. For a comparison with random choice see
     *Benchmarks: next question*.
 
     The most informative pairs are not always the best for prediction. Chosen pairs are
-    not a random sample. They should not be used to estimate an error, a calibration or
-    the frequency of *same*.
+    not a random sample. Do not use them to estimate an error, a calibration or the
+    frequency of *same*.
 
     The information of a batch is at most the logarithm of the number of draws. 200
     draws (5.3 nats) are enough for about ten pairs. For more than ten pairs,
@@ -199,8 +199,8 @@ def _ends_of(
     if isinstance(candidates, Pairs):
         if X is not None:
             raise ValueError(
-                "X must be None if candidates are Pairs, which contain the points, "
-                "got points"
+                "X must be None if candidates are Pairs, got points. Pairs contain "
+                "the points."
             )
         X = np.asarray(candidates.X)
         candidates = np.stack([candidates.i, candidates.j], 1)
@@ -233,7 +233,7 @@ def _refresh(
     p: Float[np.ndarray, "s N"],
     gain: Float[np.ndarray, "N"],
 ) -> float:
-    """Return the best gain; update the gains that could be the best, in place."""
+    """Return the best gain. Gains that could be the best are updated in place."""
     best = -np.inf
     order = np.argsort(-gain, kind="stable")
     order = order[gain[order] > -np.inf]
@@ -270,7 +270,7 @@ def _with_judgment(
     p: Float[np.ndarray, "s"],
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "m s"]:
-    """Add one judgment to the joint; sample at most ``N_ANSWERS`` outcomes."""
+    """Add one judgment to the outcomes, and sample at most ``N_ANSWERS`` of them."""
     joint = np.concatenate([joint * p, joint * (1 - p)])
     q = joint.sum(1)
     joint, q = joint[q > 0], q[q > 0]

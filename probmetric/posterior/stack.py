@@ -1,4 +1,4 @@
-"""Stack draws of one kind of metric for computation, and unstack them.
+"""Stack draws of metrics of the same class for computation, and unstack them.
 
 A stack consists of arrays with a leading draw axis, and the structure of a single draw.
 Metric objects are rebuilt only inside ``vmap``.
@@ -17,7 +17,7 @@ from probmetric.precision import in_native_order
 from probmetric.typing import Array
 
 DRAW_TILE = 16
-"""Draws computed at a time."""
+"""Number of draws computed at a time."""
 
 
 def unstack(

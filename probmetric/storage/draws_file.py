@@ -1,8 +1,8 @@
 """Draws of ``sample`` on disk as ArviZ's NetCDF, and their conversion to metrics.
 
-``save_draws`` appends a checksum, which other readers of NetCDF ignore. HDF5 can loop
-forever over damaged bytes, so ``load_draws`` compares the checksum before HDF5 opens
-the file. Files of other programs have no checksum, and are read without this check.
+``save_draws`` appends a checksum, which other readers of NetCDF ignore. HDF5 may not
+return for a damaged file, so ``load_draws`` compares the checksum before HDF5 opens the
+file. Files from other programs have no checksum, and are read without this check.
 """
 
 import hashlib
@@ -50,9 +50,9 @@ def save_draws(draws: xr.DataTree, path: "str | Path") -> None:
 def load_draws(path: "str | Path") -> xr.DataTree:
     """Load the draws of ``sample`` from a NetCDF file into memory.
 
-    Raises ValueError if the file is missing or damaged, or contains no posterior. In
-    files of ``save_draws`` a checksum always detects damage. In files of other programs
-    damage may remain undetected.
+    Raises ValueError if the file is missing or damaged, or contains no posterior.
+    Damage is always detected in files from ``save_draws``, but may remain undetected in
+    files from other programs.
     """
     path = Path(path)
     check_file(path, "draws")

@@ -1,10 +1,10 @@
 """Metrics on disk: an NPZ archive of plain arrays with a JSON header.
 
-The array ``header`` is JSON text with the format and its version, the kind of metric
-and its fields by name, feature names, and provenance. ``describe`` converts a metric to
-such a description and named arrays, and ``rebuild`` converts them back. Files contain
-no code and no pickle: only the kinds in ``KINDS`` and classes passed by the caller are
-constructed. Draws are stored as one array per field, with a leading axis of draws.
+The array ``header`` is JSON text with the format and format version, the class and the
+fields of the metric, feature names, and provenance. ``describe`` converts a metric to a
+description and named arrays, and ``rebuild`` converts them back. Files contain no code
+and no pickle. Only classes in ``KINDS`` and classes passed by the caller are created.
+Draws are stored as one array per field, with a leading axis of draws.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ KINDS: dict[str, type[Any]] = {
         VotingMahalanobis,
     )
 }
-"""All classes that a file may contain without ``kinds``."""
+"""All classes that can be loaded without the argument ``kinds``."""
 
 FORMAT = "probmetric-metric"
 VERSION = 1
@@ -107,7 +107,7 @@ def _fields(kind: type[Any]) -> list[str]:
 def rebuild(
     spec: Any, arrays: Arrays, name: str = "metric", *, kinds: Sequence[type[Any]] = ()
 ) -> Any:
-    """Return the value of a description, or raise ValueError for NaN."""
+    """Create the value from its description, or raise ValueError for NaN."""
     if isinstance(spec, float):
         _numbers(spec, name)
     if not isinstance(spec, dict):
@@ -241,8 +241,8 @@ def load_metric(
         File written by ``save_metric``. A file that is missing or damaged, or has a
         newer format version, raises ValueError.
     kinds : sequence of type, default=()
-        Your own classes of metrics in the file. They must be passed, because loading
-        never imports a class by a name in the file.
+        Your own classes whose metrics are in the file. Loading never imports a class
+        by a name in the file.
 
     Returns
     -------
@@ -261,7 +261,7 @@ def load_metric(
 
 
 def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
-    """Read a metric with its header; see ``load_metric``."""
+    """Read a metric and its header. See ``load_metric``."""
     path = Path(path)
     check_file(path, "metric")
     arrays = Archive(

@@ -104,7 +104,7 @@ def test_a_high_k_hat_of_a_relevant_term_is_a_warning_with_its_share():
     with pytest.warns(UserWarning, match="0.70 for 1 of 100 observations") as told:
         found = pm.loo(draws)
     assert found.pareto_k[0] > 1
-    share = f"They contribute {float(found.elpd_i[0]):.3g} to elpd {found.elpd:.3g}"
+    share = f"which contribute {float(found.elpd_i[0]):.3g} to elpd {found.elpd:.3g}"
     assert share in str(told[0].message)
 
 

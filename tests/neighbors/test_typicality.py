@@ -129,8 +129,8 @@ def test_evaluate_counts_false_alarms_and_catches():
     [
         ({"novelty": 0.05, "outlier_label": 9}, "at least 1/.n . 1. = 0.0526"),
         ({"novelty": 1.5, "outlier_label": 9}, "novelty must be"),
-        ({"novelty": 0.3}, "outlier_label must have the same type"),
-        ({"novelty": 0.3, "outlier_label": 2}, "must not be one of them"),
+        ({"novelty": 0.3}, "outlier_label must have the type"),
+        ({"novelty": 0.3, "outlier_label": 2}, "must not be one of the classes"),
     ],
 )
 def test_bad_options_of_novelty_are_named(options, words):
