@@ -13,7 +13,7 @@ _HEADER = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
 class Shared:
-    """Describe the settings of several learners.
+    """Describe settings that several learners share.
 
     Parameters
     ----------
@@ -21,37 +21,38 @@ class Shared:
         Number of rows of the linear map, from 1 to the number of features d. Use fewer
         than d rows to reduce the dimension. Default: d.
     pairs : {"nearest", "all"}, default="nearest"
-        Pairs that ``fit`` makes from class labels. "nearest": each point with its
-        nearest points of the same class and of other classes. "all": every pair of
+        Pairs that ``fit`` makes from class labels. "nearest" pairs each point with its
+        nearest points of the same class and of other classes. "all" uses every pair of
         points.
     n_targets, n_impostors : int, optional
         Number of nearest points of the same class (n_targets) and of other classes
-        (n_impostors) that are paired with each point. Used by ``pairs="nearest"``.
-        Default: 3, or all if there are fewer.
+        (n_impostors) that are paired with each point if ``pairs="nearest"``. Default:
+        3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
-        Power to which the likelihood is raised. It should be below 1 if pairs are
+        Power to which the likelihood is raised. Use a power below 1 if pairs are
         dependent. "auto" uses 1 in ``fit_pairs``, which assumes that pairs are
         independent. In ``fit``, which makes N pairs from n labeled points, "auto" uses
         n/N.
     standardize : bool, default=True
-        Whether ``fit`` centers and scales the features. The learned metric is in the
-        units of X in both cases.
+        Whether ``fit`` centers and scales the features. The learned metric is always in
+        the units of X.
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Use a preprocessor if X or pairs contain references to points instead of
-        features. X then has shape (n,), and pairs have shape (N, 2). With an array,
-        references are its row numbers. With a function, references are numbers or text,
-        which the function converts to an array of points.
+        Array of points, or function that returns points. Use it if X or pairs contain
+        references to points instead of features. X then has shape (n,), and pairs have
+        shape (N, 2). References are row numbers of the array, or integers or text that
+        the function converts to an array of points.
     unlabeled : label, default="warn"
-        Label of unlabeled rows in y or ``groups``, for example -1. ``fit`` ignores
-        these rows. With ``np.nan`` it also ignores rows whose label is None. With None
-        or "warn" every label is a class (or group). "warn" also warns about a label -1.
+        Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
+        ignores unlabeled rows. If ``unlabeled`` is NaN, rows with label None are
+        unlabeled too. If ``unlabeled`` is None or "warn", every label is a class (or
+        group). "warn" also raises a warning if a label is -1.
     handle_unknown : {"error", "ignore"}, default="error"
-        Treatment of unknown levels. A level is a value of a factor (text or categorical
-        column of a data frame). It is unknown if it did not occur in ``fit``. "error"
-        raises an error for unknown levels, and treats missing levels as NaN. "ignore"
-        treats unknown and missing levels as equally far from all levels.
+        Treatment of unknown values of factors (text or categorical columns of a data
+        frame). A value is unknown if it did not occur in ``fit``. "error" raises an
+        error for unknown values, and treats missing values as NaN. "ignore" places
+        unknown and missing values at the same distance from all known values.
     """
 
     def fit(self) -> None:
@@ -64,8 +65,9 @@ class Shared:
             Class labels, numbers or strings. At least two classes are required, and at
             least one class with two or more rows.
         sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
-            twice. "cv" ignores the weights. Default: 1 for all points.
+            Weights of the points, ≥ 0. A point with weight 2 has the same effect as two
+            equal points. Settings with value "cv" are chosen without the weights.
+            Default: 1 for all points.
         """
 
     def fit_pairs(self) -> None:
@@ -78,7 +80,7 @@ class Shared:
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
             allowed.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            Weights of the pairs, ≥ 0. Default: 1 for all pairs.
         """
 
     def same_probability(self) -> None:
@@ -102,17 +104,18 @@ class Shared:
         seed : int, default=0
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every observation under every draw.
-            ``loo`` requires it. The stored values ignore the learning rate and weights.
+            ``pm.loo`` requires these values. They are computed without the learning
+            rate and without weights.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data. Power scaling (``az.psense_summary``) uses them.
+            of all data. Power scaling (``az.psense_summary``) uses these values.
         predictive : bool, default=False
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior. (The fit computes the prior from the data.)
-            Draws are stored as ``prior``, and observations simulated from them as
-            ``prior_predictive``. Default: none.
+            Number of draws from the prior that the fit computed from the data. The
+            draws are stored as ``prior``. Observations simulated from the draws are
+            stored as ``prior_predictive``. Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.
@@ -124,13 +127,15 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. The two uses require different posteriors.
+            Intended use of the result. Some learners use a different posterior for each
+            purpose.
         draws : DataTree, optional
             Draws that ``sample`` of this fit returned. Default: new draws, made by
             ``method``.
         n_draws : int, optional
-            Number of metrics. They are computed from evenly spaced draws of the joined
-            chains. Default: 100, or all ``draws``.
+            Number of metrics. Each metric is computed from one draw. The draws are
+            evenly spaced in the joined chains. Default: 100, or the number of
+            ``draws``.
         seed : int, default=0
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,

@@ -1,4 +1,4 @@
-"""Base of both estimators of LCA with a random effect, whose spread ω is learned."""
+"""Base of ``HierarchicalLCA`` and ``PointEffectsLCA``: LCA with random effects."""
 
 from dataclasses import field
 from typing import Literal
@@ -32,12 +32,12 @@ from probmetric.metric import Mahalanobis
 from probmetric.typing import Preprocessor, Purpose
 
 N_AVERAGED = 200
-"""Draws over which P(same) is averaged."""
+"""Number of draws over which P(same) is averaged."""
 
 
 @settings
 class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
-    """LCA with an effect on groups or points: shared settings, draws and P(same)."""
+    """Base of LCA with random effects of groups or points."""
 
     n_components: int | None = field(default=None, kw_only=False)
     pairs: Literal["nearest", "all"] = "nearest"
@@ -53,13 +53,13 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
     handle_unknown: Unknown = "error"
 
     def _recipe(self, d: int, rate: float | None = None) -> Recipe:
-        """Return the settings for d features; ``rate`` replaces "auto"."""
+        """Return the settings for d features; ``rate`` is the "auto" learning rate."""
         recipe = base_recipe(self, n_rows(self.n_components, d))
         rate = recipe.learning_rate or rate
         return recipe._replace(learning_rate=rate, max_iter=int(self.max_iter))
 
     def _lam(self, pairs: Pairs, recipe: Recipe) -> float:
-        """Return λ. "auto" is 10 for labels, and as in ``LCA`` for judged pairs."""
+        """Return λ. "auto" uses 10 for labels, and the rule of ``LCA`` for pairs."""
         if self.regularization != "auto":
             return float(self.regularization)
         if hasattr(self, "classes_"):
@@ -89,7 +89,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
 
     @property
     def _live_scale(self) -> Float[np.ndarray, "d"]:
-        """Return the divisor of maps and draws: infinite for constant columns."""
+        """Return the scale by which maps are divided, infinite for constant columns."""
         return taught_scale(np.asarray(self.fitted_.pairs.X), self.scale_)
 
     def _spreads(self) -> SpreadPosterior:
@@ -98,10 +98,10 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a grid of the spread ω, shape (k,), and the probability of each value.
+        """Return a grid (k,) of the spread ω, and the posterior probabilities (k,).
 
-        The posterior probabilities are computed by Laplace's method, and are
-        approximate. For exact draws of ω use NUTS: ``sample()["posterior"]["spread"]``.
+        Laplace's method approximates the probabilities. For draws of ω without this
+        approximation, use NUTS: ``sample()["posterior"]["spread"]``.
         """
         check_is_fitted(self)
         posterior = self._spreads()
@@ -118,7 +118,7 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         )
 
     def _laplace(self) -> dict[str, np.ndarray]:
-        """Return the draws that P(same) is averaged over (cached)."""
+        """Return the draws over which P(same) is averaged (cached)."""
         if not self._averaged:
             run = Run(n_draws=N_AVERAGED, n_chains=1, seed=0, progress=None)
             self._averaged = [joined(self._drawn("laplace", run))]

@@ -1,7 +1,8 @@
-"""Check labeled points and pairs before a fit, and report its outcome afterwards.
+"""Check labeled points and pairs before a fit, and report the outcome of the fit.
 
-Everything runs on the host, once a fit. Valid input becomes float64. Invalid input
-raises ``ValueError`` with the argument, the expected value and the value received.
+All checks use NumPy, and run once in each fit. Valid input becomes float64. Invalid
+input raises ``ValueError`` with the argument, the expected value and the value
+received.
 """
 
 import warnings
@@ -42,10 +43,10 @@ from probmetric.metric.feature_names import (
 from probmetric.typing import ArrayLike
 
 type Finite = bool | Literal["allow-nan"]
-"""Whether NaN and infinity raise (True), infinity only, or neither (False)."""
+"""Values that raise: NaN and infinity (True), only infinity, or none (False)."""
 
 ENTRY_KINDS = "iuUSO"
-"""Kinds of arrays whose entries can stand for points: integers, text, objects."""
+"""Kinds of dtypes whose entries can refer to points: integers, text, objects."""
 
 
 def _preprocessor(
@@ -63,7 +64,7 @@ def holds_pairs(estimator: object, X: ArrayLike) -> bool:
 
 
 def _entries(X: ArrayLike) -> np.ndarray:
-    """Return X as an array; without an axis if its rows differ in length."""
+    """Return X as an array, or a 0-d array of None if its rows differ in length."""
     try:
         return np.asarray(X)
     except ValueError:
@@ -73,10 +74,11 @@ def _entries(X: ArrayLike) -> np.ndarray:
 def stood_for(
     estimator: object, X: ArrayLike, name: str, n_axes: int
 ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "..."]] | None:
-    """Return the points of the preprocessor, and the row number of each entry.
+    """Return the points of the preprocessor, and the index of the point of each entry.
 
-    A function is called once, with the sorted distinct entries. The result is None
-    without a preprocessor, or if X does not have ``n_axes`` axes (1 for points).
+    If the preprocessor is a function, it is called once, with the sorted distinct
+    entries. The result is None if there is no preprocessor, or if X does not have
+    ``n_axes`` axes (1 for points, 2 for pairs or triplets).
     """
     preprocessor, entries = _preprocessor(estimator), _entries(X)
     if preprocessor is None or entries.ndim != n_axes:
@@ -112,7 +114,8 @@ def stood_for(
         keys, places = np.unique(entries, return_inverse=True)
     except TypeError as error:
         raise ValueError(
-            f"{name}: entries must have one type if preprocessor is set, got {error}"
+            f"{name} must have entries of one type if preprocessor is set ({error}). "
+            "Use only integers, or only text."
         ) from error
     rows = points(preprocessor(keys), "preprocessor")
     if len(rows) != len(keys):
@@ -134,7 +137,7 @@ def required(estimator: object, y: ArrayLike | None) -> ArrayLike:
 
 
 def _points_of(estimator: object, X: ArrayLike, *, reset: bool) -> ArrayLike:
-    """Return X, or the points of the preprocessor with their factors."""
+    """Return X, or the points that X refers to if there is a preprocessor."""
     if reset and hasattr(_preprocessor(estimator), "columns"):
         remember_preprocessor(estimator)
     stored = stood_for(estimator, X, "X", 1)
@@ -153,8 +156,9 @@ def check_labeled(
 ) -> tuple[Float[np.ndarray, "n d"], np.ndarray, Int[np.ndarray, "n"]]:
     """Return X as float64, the sorted classes and the class codes of y.
 
-    Sets ``n_features_in_`` and ``feature_names_in_``. Raises if there is one class, or
-    no class of ``smallest`` members. Warns about smaller classes.
+    Sets ``n_features_in_`` and ``feature_names_in_``. Raises ValueError if there is
+    only one class, or if no class has ``smallest`` members. Warns about classes with
+    fewer members.
     """
     if isinstance(X, np.ndarray) and X.ndim == 3:
         pairs = ", or (N, 2, d) for pairs" if hasattr(estimator, "fit_pairs") else ""
@@ -200,8 +204,8 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
         first = ", ".join(map(repr, classes[:5].tolist()))
         more = f" and {len(classes) - 5} more" if len(classes) > 5 else ""
         warnings.warn(
-            f"{name}: class {first}{more} has only one row, so there are no pairs "
-            "within this class. Add rows of the class, or remove it.",
+            f"{name}: class {first}{more} has only one row. fit cannot make a pair "
+            "within a class of one row. Add rows to the class, or remove the class.",
             stacklevel=6,
         )
 
@@ -209,7 +213,7 @@ def warn_of_alone(classes: np.ndarray, name: str) -> None:
 def _point_weights(
     w: ArrayLike | None, n: int
 ) -> tuple[Float[np.ndarray, "n"] | None, slice | np.ndarray]:
-    """Return the positive weights of points, and the rows that have one."""
+    """Return the positive weights of points, and a mask of their rows."""
     if w is None:
         return None, slice(None)
     weights = real(w, "sample_weight")
@@ -257,7 +261,7 @@ def forget(estimator: object, *names: str) -> None:
 
 
 def remember_rows(estimator: object, data: Labeled | None) -> None:
-    """Store the training rows for P(same), in input units, or None (without a copy)."""
+    """Store the training rows in input units (not copied), or None, for P(same)."""
     forget(estimator, "_classifiers", "_new_classes")
     vars(estimator)["_training"] = data
 
@@ -271,11 +275,11 @@ def labeled_data(
     groups: ArrayLike | None = None,
     counts: bool = False,
 ) -> tuple[Labeled, np.ndarray, Scaler]:
-    """Check settings, points and labels; return standardized points and the classes.
+    """Check settings, points and labels; return standardized points, classes, scaler.
 
-    Unlabeled points and points of weight 0 are left out. The center and the scale count
-    each remaining point once, or by its weight if weights are ``counts``. The threshold
-    of an earlier fit is deleted.
+    Unlabeled points and points of weight 0 are left out. If ``counts`` is True, the
+    centers and scales of the features are weighted by w. The threshold of an earlier
+    fit is deleted.
     """
     y, X, w, groups = leave_out(unlabeled_of(estimator), y, X, w, groups)
     rows, classes, codes = check_labeled(estimator, X, y)
@@ -298,7 +302,7 @@ def labeled_data(
 
 
 def remember_preprocessor(estimator: object) -> list[list[int]]:
-    """Store the factors of a preprocessor (a data frame), and return their columns."""
+    """Store the factors of a preprocessor (a data frame); return columns of factors."""
     forget(estimator, "classes_", "feature_names_in_", "_columns", "factors_")
     made = with_factors(estimator, _preprocessor(estimator), reset=True)
     if vars(estimator)["factors_"]:
@@ -313,12 +317,12 @@ def pair_data(
     w: ArrayLike | None,
     trials: ArrayLike | None = None,
 ) -> tuple[Pairs, Scaler]:
-    """Check the settings and the pairs of the user; return standardized pairs.
+    """Check settings and pairs; return standardized pairs and the scaler.
 
-    The center and the scale count a point once per pair that contains it, times the
-    number of trials. Pairs of points and pairs of row numbers give the same fit. Counts
-    and individual labels give the same fit. Sets ``n_features_in_``, and deletes
-    classes and names of an earlier fit.
+    In the centers and scales of the features, a point counts once for each pair that
+    contains the point, times the trials of the pair. Therefore pairs of points and
+    pairs of row numbers give the same fit, and so do counts and individual labels. Sets
+    ``n_features_in_``, and deletes classes and names of an earlier fit.
     """
     check_settings(estimator)
     blocks = remember_preprocessor(estimator)
@@ -349,7 +353,7 @@ def checked_rows(
     reset: bool = False,
     finite: Finite = "allow-nan",
 ) -> Float[np.ndarray, "n d"]:
-    """Return checked points as float64, for a fit or with the features of ``fit``."""
+    """Return checked points as float64; ``reset`` is True in a fit."""
     X = with_factors(estimator, _points_of(estimator, X, reset=reset), reset=reset)
     check_numeric(X)
     if not reset:
@@ -378,7 +382,7 @@ def pair_ends(
 
 
 def report(fit: Fit, name: str) -> None:
-    """Warn if a fit reached the step limit; raise RuntimeError if it failed."""
+    """Warn if a fit reached its maximum number of steps; raise if the fit failed."""
     code = Result(int(fit.result))
     message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"
     if code in (Result.DECREASED, Result.NONFINITE):

@@ -1,11 +1,11 @@
 """Base of learners with a posterior: ``sample`` and ``posterior_metric``.
 
-A learner supplies its posterior as ``_sample`` (draws as a DataTree) and as
-``_metrics_of`` (draws as metrics). Class attributes and ``_method_for`` and ``_size``
-set the defaults. A learner whose ``sample`` has further options writes that method
-itself. Shared parameters are described in ``_docstrings``.
+A learner implements ``_sample``, which returns draws as a DataTree, and
+``_metrics_of``, which returns one metric for each draw. Class attributes,
+``_method_for`` and ``_size`` set the defaults. A learner whose ``sample`` has further
+options overrides ``sample``. Shared parameters are described in ``_docstrings``.
 
-The type parameter is the type of ``method``.
+The type parameter M of ``Learner`` is the type of ``method``.
 """
 
 from abc import abstractmethod
@@ -39,21 +39,21 @@ class ClassProbabilities(SameProbability, TellsClasses):
 
     @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log P(class | x), with columns in the order of ``classes_``."""
+        """Compute log P(class | x), shape (n, c), columns in order of ``classes_``."""
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute P(class | x), with columns in the order of ``classes_``."""
+        """Compute P(class | x), shape (n, c), columns in order of ``classes_``."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class. Ties go to the first in ``classes_``."""
+        """Predict the most probable class of each point (if tied, the first class)."""
         best = self.predict_log_proba(X).argmax(1)
         return self.classes_[best]
 
 
 @settings
 class Learner[M](BaseEstimator):
-    """A learner with draws of its posterior, and metrics of draws."""
+    """Base of learners that draw from their posterior."""
 
     _default_method: ClassVar[str] = "nuts"
     _n_metrics: ClassVar[int] = 100
@@ -64,11 +64,11 @@ class Learner[M](BaseEstimator):
 
     @abstractmethod
     def _metrics_of(self, draws: xr.DataTree) -> Sequence[Dissimilarity] | None:
-        """Return one metric a draw, or None for draws of another model."""
+        """Return one metric for each draw, or None if another model made the draws."""
 
     @abstractmethod
     def _sample(self, method: str | M, run: Run) -> xr.DataTree:
-        """Draw from the posterior. Not used by learners that write ``sample``."""
+        """Draw from the posterior. Learners that override ``sample`` do not use it."""
 
     def _method_for(self, purpose: Purpose) -> str:
         return self._default_method
@@ -77,7 +77,7 @@ class Learner[M](BaseEstimator):
         return max(n, 250), None
 
     def _independent(self) -> bool:
-        """Check if observations are independent: not pairs made from class labels."""
+        """Return False if the observations are pairs made from class labels."""
         return not hasattr(self, "classes_")
 
     def _check_purpose(self, purpose: Purpose) -> None:
@@ -98,7 +98,7 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data, starting at the fit.
+        """Draw from the posterior given the training data. Samplers start at the fit.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the learned metric with its uncertainty, as one metric for each draw.
+        """Return the learned metric with its uncertainty: one metric for each draw.
 
         Parameters
         ----------
@@ -219,5 +219,5 @@ def no_rows(what: str) -> ValueError:
 
 
 def input_units[D: (Pairs, Triplets)](data: D, scaler: Scaler) -> D:
-    """Return pairs or triplets of standardized points in input units."""
+    """Convert pairs or triplets of standardized points to input units."""
     return data._replace(X=scaler.mean + np.asarray(data.X) * scaler.scale)

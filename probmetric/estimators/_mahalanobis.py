@@ -1,10 +1,10 @@
-"""Methods of all learners of a Mahalanobis metric, named as in metric-learn.
+"""Methods of all learners of a Mahalanobis metric, with names as in metric-learn.
 
-A fitted estimator has ``components_`` (p, d) in input units. The rest follows:
-M = components_ᵀ components_ and distance = ‖components_ (x - x')‖, not squared.
-Methods that need a threshold exist only after a fit to pairs, ``calibrate_threshold``
-or ``set_threshold``. Unfitted learners of pairs also have them (``NotFittedError``),
-because ``cross_val_score`` requires ``score``.
+A fitted estimator has ``components_`` (p, d) in input units. The matrix of the metric
+is M = components_ᵀ components_. The distance is ‖components_ (x - x')‖, not squared.
+Methods that need a threshold exist only after ``fit_pairs``, ``calibrate_threshold`` or
+``set_threshold``. Unfitted learners of pairs have these methods too, because
+``cross_val_score`` requires ``score``. They then raise ``NotFittedError``.
 """
 
 from typing import ClassVar, Literal
@@ -61,7 +61,7 @@ class MahalanobisMixin(
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric. It can be pickled, and called with two points."""
+        """Return the learned metric, a function of two points that can be pickled."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy())
 
@@ -120,11 +120,11 @@ def _has_threshold(estimator: object) -> bool:
     fitted = hasattr(estimator, "components_")
     if hasattr(estimator, "threshold_") or (fits_pairs and not fitted):
         return True
-    pairs = "fit to pairs (fit_pairs), or " if fits_pairs else ""
+    pairs = "fit_pairs, " if fits_pairs else ""
     raise AttributeError(
-        f"To classify pairs, a threshold on their distance is required: {pairs}call "
-        "calibrate_threshold or set_threshold. To evaluate a fit to class labels use "
-        "KNeighborsClassifier(metric=...)"
+        "To classify pairs, the learner needs a threshold on their distance. Use "
+        f"{pairs}calibrate_threshold or set_threshold. To evaluate a fit to class "
+        "labels, use KNeighborsClassifier(metric=...)"
     )
 
 
@@ -147,15 +147,15 @@ class PairsMixin(MahalanobisMixin):
 
     @available_if(_has_threshold)
     def decision_function(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return the negative distance of each pair, as metric-learn does."""
+        """Return the negative distance of each pair, shape (N,), as in metric-learn."""
         return self.pair_score(pairs)
 
     @available_if(_has_threshold)
     def predict(self, pairs: ArrayLike) -> np.ndarray:
-        """Predict same (1) if the distance is at most ``threshold_``, else different.
+        """Predict 1 (same) for each pair whose distance is at most ``threshold_``.
 
-        The label for different is -1. It is 0 if the last labels passed to the
-        estimator were 0 and 1 (``pair_classes_``).
+        Other pairs get the label for *different*. This label is 0 if the last pair
+        labels passed to the estimator were 0 and 1, otherwise -1 (``pair_classes_``).
         """
         same = self.pair_distance(pairs) <= self.threshold_
         return self.pair_classes_[same.astype(int)]
@@ -192,16 +192,17 @@ class PairsMixin(MahalanobisMixin):
         ----------
         pairs_valid : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         y_valid : array-like of shape (N,)
-            Labels of the pairs in {0, 1} or {-1, +1}. Both must occur.
+            Labels of the pairs in {0, 1} or {-1, +1}. Both labels must occur.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-            Quantity to maximize. "max_tpr" maximizes the true positive rate, among
-            thresholds whose true negative rate is at least ``min_rate``. "max_tnr"
-            exchanges the two rates.
+            Quantity that the threshold maximizes. "max_tpr" maximizes the true positive
+            rate among thresholds with a true negative rate of at least ``min_rate``.
+            "max_tnr" maximizes the true negative rate with a bound on the true positive
+            rate.
         min_rate : float in [0, 1], optional
-            Smallest allowed value of the other rate. Required by "max_tpr" and
-            "max_tnr".
+            Smallest allowed value of the rate that is not maximized. Required by
+            "max_tpr" and "max_tnr".
         beta : float, default=1
-            Weight of recall relative to precision. Used by "f_beta".
+            Weight of recall relative to precision in ``strategy="f_beta"``.
         """
         check_choice("strategy", strategy, STRATEGIES)
         scores = self.pair_score(pairs_valid)
@@ -242,7 +243,7 @@ def _rate_threshold(
     strategy: str,
     times: np.ndarray | None = None,
 ) -> float:
-    """Return the best threshold for one rate, with a bound on the other."""
+    """Return the best threshold of a strategy; ``rate`` bounds the other rate."""
     false, true, cuts = roc_curve(
         same, scores, drop_intermediate=False, sample_weight=times
     )

@@ -1,7 +1,8 @@
-"""Bases of learners of labels or pairs, and of close and far pairs.
+"""Bases of learners that accept class labels or pairs.
 
-``PairLearner`` checks, pairs and scales the data, and maps the result back to input
-units. A learner solves pairs (``_solve``) and stores the result (``_keep``).
+``PairLearner`` checks and scales the data, makes pairs, and converts the result to
+input units. A learner implements the fit (``_solve``) and stores the results
+(``_keep``).
 """
 
 from abc import ABC, abstractmethod
@@ -78,7 +79,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
 
     @abstractmethod
     def _solve_labels(self, data: Labeled) -> Fit:
-        """Learn from standardized points, with or without ``_make_pairs``."""
+        """Learn from standardized points; ``_make_pairs`` can make pairs of them."""
 
     @abstractmethod
     def _keep(self, fit: Fit) -> None:
@@ -101,7 +102,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
     def fit_pairs(
         self, pairs: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from pairs, and calibrate ``threshold_`` on them.
+        """Learn from pairs, and calibrate ``threshold_`` on the same pairs.
 
         Parameters
         ----------

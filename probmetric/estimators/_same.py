@@ -1,16 +1,17 @@
-"""P(same) of learners: class probabilities after a fit to labels.
+"""P(same) of learners, computed from class probabilities after a fit to labels.
 
-P(same) comes from the same class probabilities as predictions (``neighbors.same``):
-``predict_proba`` of the learner, or soft votes of its training rows under its metric.
+``neighbors.same`` computes P(same) from ``predict_proba`` of the learner, or otherwise
+from soft votes of the training rows under the learned metric.
 
-For classes that were not in the fit there are no class probabilities. Then P(same) is
-a function of the distance,
+Classes that were not in the fit have no class probabilities. P(same) is then a function
+of the squared distance D,
 
     log odds = a - γ log D + log(prior odds / odds of the pairs),                  (1)
 
-fitted to pairs of *left-out classes* (``inference.lca.link``). Each of at most
-``N_FOLDS`` groups of classes is left out, the learner is fitted to the other classes
-with the chosen settings, and all pairs of left-out rows of the group are used.
+fitted to pairs of *left-out classes* (``inference.lca.link``). The classes are divided
+into at most ``N_FOLDS`` groups. For each group, the learner is fitted to the other
+classes with the settings that the first fit chose. Eq. (1) is then fitted to all pairs
+of rows within the left-out groups.
 """
 
 from collections.abc import Callable, Hashable
@@ -36,13 +37,13 @@ from probmetric.typing import ArrayLike
 
 N_FOLDS = 5
 FEWEST = 4
-"""Fewest classes of two rows: two are left out together, and two remain."""
+"""Smallest number of classes with two rows: two are left out, and two remain."""
 
 CHOSEN = ("auto", "cv", "evidence", "loo")
-"""Values of settings that the data choose."""
+"""Values of settings that ``fit`` replaces by a choice from the data."""
 
 MOST_ROWS = 300
-"""Largest number of left-out rows of a fold, all of whose pairs are used."""
+"""Largest number of left-out rows of a fold. All pairs of these rows are used."""
 
 
 class SameProbability:
@@ -62,32 +63,33 @@ class SameProbability:
     ) -> Float[np.ndarray, "N"]:
         """Compute P(same class) of each pair, shape (N,).
 
-        After a fit to labels, P(same) is the probability that two independently drawn
-        items with these features share a class. It is computed from class probabilities
-        p_c(x): P(same) = Σ p_c(x) p_c(x'), summed over classes c. If the class y of the
-        second point is known, P(same) is p_y(x). Class probabilities come from
-        ``predict_proba``. A learner without this method uses the soft votes of
-        ``KNeighborsClassifier`` under the learned metric. P(same) of a point and itself
-        is below 1. P(same) may increase with distance, but ``predict`` only uses the
-        distance. For two measurements of one object use ``TwoStageMixture``.
+        After a fit to labels, P(same) is the probability that two independent items
+        with features x and x' share a class: P(same) = Σ p_c(x) p_c(x'), summed over
+        classes c. The class probabilities p_c come from ``predict_proba``. A learner
+        without ``predict_proba`` uses soft votes of ``KNeighborsClassifier`` under the
+        learned metric. If the class y of the second point is known, P(same) is p_y(x).
+        P(same) of two equal points can be below 1, because items with equal features
+        can have different classes. P(same) can also increase with distance. ``predict``
+        ignores P(same) and uses only the distance. For repeated measurements of one
+        object, use ``TwoStageMixture``.
 
-        If one point equals a training row, the label of that row is used as its class.
-        If both points equal training rows, both use leave-one-out votes (or
-        ``predict_proba``).
+        If only one point of a pair equals a training row, the class of this point is
+        the label of the row. If both points equal training rows, both have class
+        probabilities from leave-one-out votes (or ``predict_proba``).
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
         labels : array-like of shape (N,), optional
-            Known classes of the second points.
+            Known classes of the second points. Default: the classes are unknown.
         new_classes : bool, default=False
             Use True if the points belong to classes that were not in the fit. P(same)
-            is then a function of the distance. Up to five refits, each without some of
-            the classes, determine this function. They require at least four classes
-            with two rows or more.
+            is then a function of the distance. The function is estimated by up to five
+            refits, each without some of the classes. The fit must have at least four
+            classes with two or more rows.
         prior_odds : float > 0, optional
-            Odds of *same* among your pairs, for example 1/9 if one pair in ten is the
-            same. Required with ``new_classes=True``, and not allowed otherwise.
+            Odds of *same* among your pairs, for example 1/9 if one pair in ten is
+            *same*. Required if ``new_classes=True``, and not allowed otherwise.
 
         Raises
         ------
@@ -125,7 +127,7 @@ class SameProbability:
         if training is None:
             raise ValueError(
                 "same_probability requires the training rows, which this fit does "
-                "not store. For data on disk use "
+                "not store. After a fit to data on disk, use "
                 "KNeighborsClassifier(model.get_metric(), votes='count').fit(...)"
             )
         return np.asarray(training.X), np.asarray(training.y)
@@ -135,14 +137,14 @@ class SameProbability:
     ) -> Float[np.ndarray, "N"]:
         raise ValueError(
             f"same_probability of {type(self).__name__} requires a fit to class "
-            "labels, got a fit to pairs. For P(same) after a fit to pairs, use LCA: "
+            "labels, got a fit to pairs. For P(same) after a fit to pairs, use "
             "LCA().fit_pairs(...)."
         )
 
     def _class_probabilities(
         self, Q: Float[np.ndarray, "m d"], own: Int[np.ndarray, "m"] | None = None
     ) -> Float[np.ndarray, "m c"]:
-        """Return class probabilities of points; votes leave out the rows ``own``."""
+        """Return class probabilities; votes for row i of Q leave out row ``own[i]``."""
         learner = cast("Any", self)
         if hasattr(learner, "predict_proba"):
             return learner.predict_proba(Q)
@@ -152,7 +154,7 @@ class SameProbability:
     def _classifier(
         self, metric: Callable[[], Any], rows: Any = slice(None), key: Hashable = None
     ) -> KNeighborsClassifier:
-        """Return the votes of (some) training rows under a metric (cached by key)."""
+        """Return a classifier of (some) training rows under a metric, cached by key."""
         made = vars(self).setdefault("_classifiers", {})
         if key not in made:
             X, codes = self._training_rows()
@@ -174,8 +176,8 @@ def link_of_new_classes(estimator: Any, data: Labeled) -> LogLogisticLink:
     """Fit Eq. (1) to pairs of left-out classes, without pairs within a group."""
     if not hasattr(estimator, "pair_distance"):
         raise ValueError(
-            f"new_classes must be False for {type(estimator).__name__}, which has no "
-            "distance of pairs, got True"
+            f"new_classes must be False for {type(estimator).__name__}, got True. This "
+            "learner has no pair_distance, which new_classes=True requires."
         )
     X, codes, w, groups = arrays_of(data)
     sizes = np.bincount(codes)

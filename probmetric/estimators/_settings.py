@@ -1,7 +1,7 @@
 """Settings of estimators, checked in ``fit`` against their annotations.
 
-An estimator annotates each setting with its allowed values, for type checkers and for
-``check_settings``. ``Literal`` lists choices; ``Count``, ``Share`` and the other types
+The annotation of a setting defines its allowed values, for type checkers and for
+``check_settings``. ``Literal`` lists choices. ``Count``, ``Share`` and the other types
 below are ranges of a number.
 """
 
@@ -40,13 +40,13 @@ class Number(NamedTuple):
 
 
 MOST = 10**6
-"""Largest count. More steps would run for days."""
+"""Largest allowed count. More iterations would run for days."""
 
 Count = Annotated[int, Number(1, MOST, whole=True)]
 Natural = Annotated[int, Number(0, MOST, whole=True)]
 NonNegative = Annotated[float, Number(0, float(np.finfo(float).max))]
 Extended = Annotated[float, Number(0)]
-"""0 to infinity, included."""
+"""From 0 to infinity, both included."""
 Positive = Annotated[float, Number(0, float(np.finfo(float).max), open_low=True)]
 Share = Annotated[float, Number(0, 1)]
 PairSet = Literal["nearest", "impostors", "all"]
@@ -59,7 +59,7 @@ RandomState = Seed | np.random.RandomState | None
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 def settings[C](estimator: type[C]) -> type[C]:
-    """Make a constructor that only stores the settings; complete docstrings."""
+    """Make a constructor that only stores the settings, and complete the docstrings."""
     for base in estimator.__mro__[1:]:
         if base.__module__.startswith("probmetric."):
             _without_class(base)
@@ -76,7 +76,7 @@ def _without_class(base: type) -> None:
 
 
 def check_settings(estimator: object) -> None:
-    """Raise for choices, numbers and None that the annotations do not allow."""
+    """Raise ValueError for settings that the annotations do not allow."""
     for name, hint in type(estimator).__init__.__annotations__.items():
         if name != "return":
             _check(name, getattr(estimator, name), hint)

@@ -29,38 +29,38 @@ class _Options(TypedDict):
 
 @settings
 class PairLDA(PairLearner):
-    """Linear discriminant analysis of pairs: far pairs against close pairs (KISSME).
+    """Linear discriminant analysis of pairs, in closed form (includes KISSME).
 
     Parameters
     ----------
     n_components : int, optional
         Maximum number of rows of the linear map, from 1 to d. Default: all directions
-        in which far pairs are farther apart than close pairs.
+        with positive weight in the distance.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
-        Formula of the matrix M. The squared distance of points a and b is (a - b)ᵀ M
-        (a - b). C̄ and F̄ are the mean outer products of differences of close pairs and
-        of far pairs. "generalized" solves a generalized eigenproblem of F̄
-        and C̄. "kissme" is the log likelihood ratio of two normal distributions of
-        differences. "rca" is the inverse of C̄. "notes" is (alpha I + C̄ - F̄)⁻¹, and
-        raises an error if this matrix is indefinite.
+        Formula of the matrix M of the squared distance (a - b)ᵀ M (a - b). C̄ is the
+        mean of (a - b)(a - b)ᵀ over close pairs (same class), and F̄ the mean over far
+        pairs (different classes). "generalized" computes M from the generalized
+        eigenvectors of F̄ and C̄. "kissme" uses C̄⁻¹ - F̄⁻¹, the log likelihood ratio
+        of two normal distributions of differences. "rca" uses C̄⁻¹. "notes" uses (alpha
+        I + C̄ - F̄)⁻¹, and raises an error if this matrix is indefinite.
     alpha : float ≥ 0, default=0.01
-        Ridge: ``alpha`` I is added to C̄, and with "kissme" also to F̄. Its unit is a
-        squared difference of standardized features. Method "notes" requires that
-        ``alpha`` exceeds the largest eigenvalue of F̄ - C̄.
+        Ridge. ``alpha`` I is added to C̄. With ``method="kissme"`` it is also added to
+        F̄. ``alpha`` has the unit of squared differences of standardized features.
+        ``method="notes"`` requires ``alpha`` above the largest eigenvalue of F̄ - C̄.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. The prior shrinks C̄ and F̄ to
-        multiples of I. ∞ is the Euclidean distance of standardized features. "cv"
-        chooses among 1, 4, 16, 64, 256 and ∞ by the log loss of
-        ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This takes
-        about five to fifteen times as long as one fit. In ``fit_pairs``, s counts
-        pairs, and "cv" means 0.
+        multiples of I. s = ∞ gives the Euclidean distance of standardized features.
+        "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by the log loss of
+        ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This choice
+        takes about 5 to 15 times as long as one fit. In ``fit_pairs``, s is a number of
+        pairs, and "cv" means s = 0.
     weighting : {"log", "excess", "one"}, default="log"
-        Weight of each direction of "generalized" in the squared distance: log λ
-        ("log"), λ - 1 ("excess") or 1 ("one"). λ is the variance of far pairs along the
-        direction, divided by the variance of close pairs.
+        Weight of each direction in the squared distance with ``method="generalized"``:
+        log λ ("log"), λ - 1 ("excess") or 1 ("one"). λ is the variance of far pairs
+        along the direction, divided by the variance of close pairs.
     pairs : {"all", "nearest", "impostors"}, default="all"
-        Pairs that ``fit`` makes from labels, as in ``LCA``. "all" is fast, because it
-        is computed from sums over points.
+        Pairs that ``fit`` makes from labels, as in ``LCA``. "all" is fast, because C̄
+        and F̄ are then computed from sums over points.
     n_targets, n_impostors : int, default=3
         As in ``LCA``. Not used by ``pairs="all"``.
 
@@ -70,11 +70,11 @@ class PairLDA(PairLearner):
         Linear map in input units. Its k rows are in order of descending weight. Signs
         are not identified.
     values_ : array of shape (k,)
-        For "generalized": along each row, the variance of far pairs divided by the
-        variance of close pairs. Otherwise the eigenvalues of M, in standardized units.
+        With ``method="generalized"``, the ratio λ of each row of ``components_`` (see
+        ``weighting``). With other methods, the eigenvalues of M in standardized units.
     negative_share_ : float
-        Σ|negative eigenvalues| / Σ|all eigenvalues| of the "kissme" matrix. "kissme"
-        removes negative eigenvalues. 0 for the other methods.
+        Share of the negative eigenvalues, which ``method="kissme"`` removes, in the sum
+        of the absolute eigenvalues of M. 0 for the other methods.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean distance.
     classes_, threshold_, pair_classes_, mean_, scale_
@@ -139,8 +139,8 @@ class PairLDA(PairLearner):
             ``fit_pairs``, which describes their labels. For data on disk, y must be
             None, ``pairs`` must be "all", and ``prior_strength`` must be a number.
         sample_weight : array-like of shape (n,), optional
-            Weights of the points, ≥ 0. Weight 2 has the effect of entering the row
-            twice. ``prior_strength="cv"`` ignores the weights. Requires
+            Weights of the points, ≥ 0. A point with weight 2 has the same effect as two
+            equal points. ``prior_strength="cv"`` ignores the weights. Requires
             ``pairs="all"``. Default: 1 for all points.
         """
         if sample_weight is None:

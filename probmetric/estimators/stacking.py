@@ -1,4 +1,4 @@
-"""``StackingClassifier``: averaged class probabilities of several classifiers.
+"""``StackingClassifier``: weighted mean of class probabilities of classifiers.
 
 The weights are derived in ``neighbors.stacking``.
 """
@@ -32,12 +32,12 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 
 @settings
 class StackingClassifier(ClassProbabilities, BaseEstimator):
-    """Average the probabilities of classifiers, with weights by Bayesian stacking.
+    """Weighted mean of the probabilities of classifiers, by Bayesian stacking.
 
-    Use it instead of choosing the best of several classifiers, which is less reliable.
-    The weights maximize the log score of the averaged probabilities for held-out points
-    (five folds) plus the log density of a Dirichlet prior. With few points the prior
-    keeps the weights nearly equal.
+    Use this class instead of a choice of the best of several classifiers, which is less
+    reliable. The weights maximize the sum of two terms: the log score of the averaged
+    probabilities of held-out points (five folds), and the log density of a Dirichlet
+    prior. With few points, the prior keeps the weights nearly equal.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, is used as
         ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Weight of the prior, as a number of held-out points. The prior mean is equal
-        weights.
+        Weight of the Dirichlet prior, as a number of held-out points. Under the prior
+        mean, all classifiers have equal weights.
 
     Attributes
     ----------
     names_ : list of k str
-        Names of the classifiers, as passed. By default the names of their Python
-        classes.
+        Names of the classifiers. Classifiers passed without a name have the name of
+        their Python class.
     weights_, weights_sd_ : arrays of shape (k,)
         Weights, which sum to one, and their posterior standard deviations.
     log_scores_ : array of shape (k,)
@@ -65,9 +65,9 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
     Notes
     -----
-    ``fit`` fits each classifier six times: in five folds, for held-out scores, and to
-    all points. Held-out scores come from fits to 80% of the points. They do not include
-    classes with only one row.
+    ``fit`` fits each classifier six times: five times to 80% of the points, for
+    held-out scores, and once to all points. Held-out scores do not include classes with
+    only one row.
 
     References
     ----------
@@ -128,7 +128,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
             return np.log(self.predict_proba(X))
 
     def summary(self) -> pd.DataFrame:
-        """Return a table: weight, its standard deviation, mean held-out log score."""
+        """Return a table with weight, sd and log score of each classifier."""
         check_is_fitted(self)
         return pd.DataFrame(
             {
@@ -146,7 +146,7 @@ def _named(part: Any) -> tuple[str, Any]:
         return name, part
     if not hasattr(part, "get_metric"):
         raise ValueError(
-            "classifiers: each must have a method predict_proba or get_metric, got "
+            "classifiers must have a method predict_proba or get_metric, got "
             f"{type(part).__name__}"
         )
     return name, KNeighborsClassifier(part, unlabeled=None)

@@ -6,6 +6,6 @@
 ``rank``         the number of rows by folds or by refits.
 ``anchors``      a fit from a sample of anchors.
 ``posterior``    ``sample`` and ``posterior_metric``, for prediction and for intervals.
-``classifier``   ``LCAClassifier``: one LCA a class, its score (1).
-``class_prior``  its prior: one center for all classes, (1), chosen by folds.
+``classifier``   ``LCAClassifier``: one LCA for each class, and its score (1).
+``class_prior``  prior of ``LCAClassifier``: one center for all classes (1), by folds.
 """

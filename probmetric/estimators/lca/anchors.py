@@ -1,4 +1,4 @@
-"""A fit of ``LCA`` from anchors: which settings go with it.
+"""Fit ``LCA`` from anchors, and check the settings that anchors support.
 
 The derivation is ``probmetric.inference.lca.anchors``.
 """
@@ -15,7 +15,7 @@ from probmetric.inference.lca.recipe import WITHIN, Recipe
 
 
 def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
-    """Raise for settings that anchors do not support, with the reason."""
+    """Raise ValueError for settings that anchors do not support."""
     e = estimator
     if e.pairs != "nearest":
         raise ValueError(
@@ -24,7 +24,7 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
             "prior_mean must be 'auto', 'identity', 'pca' or a matrix if anchors are "
-            f"used, got {e.prior_mean!r}. Other prior means require all rows"
+            f"used, got {e.prior_mean!r}. Use 'auto': other means require all rows."
         )
     if lam in ("cv", "evidence"):
         raise ValueError(

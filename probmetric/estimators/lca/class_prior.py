@@ -1,24 +1,26 @@
 """Choose the prior of ``LCAClassifier`` by the loss of held-out classes.
 
-Class c has a map W_c, and few points to learn it from. Its prior is
+Class c has a linear map W_c, which is learned from few points. The prior of W_c is
 
     W_c ~ N(k W₀, (k c)²/λ),                                                       (1)
 
-with W₀ ∝ S^(-g/2), g chosen as in ``LCA``, and c = ‖W₀‖/√p common to all classes. For
-W₀ = cI (g = 0, scaled axes if p < d) 1/c² is the median squared distance of a point
-from the mean of the *other* members of its class, as for a new point. (Distances to a
-mean that includes the point would give too large a c for small classes.) k is the scale
-of the scores: as k increases, P of points of other classes decreases faster than P of a
-typical member.
+with W₀ ∝ S^(-g/2), where S is the covariance within classes and g is chosen as in
+``LCA``. The scale c = ‖W₀‖/√p is common to all classes. If g = 0 (W₀ = cI, or scaled
+axes if p < d), 1/c² is the median squared distance of a point from the mean of the
+*other* members of its class. (Distances to a mean that includes the point are smaller.
+They would give too large a c for small classes.) k is the scale of the scores. As k
+increases, P_c of points of other classes decreases faster than P_c of a typical member.
 
-For each (k, λ) the loss is the mean of -log(P_c / Σ P) of held-out points of class c.
-The best k at λ = 30 is chosen first, then the best λ at that k. At λ = 10⁶ nothing is
-learned: W_c is kW₀, and classification is by the nearest mean, up to b_c.
+For each (k, λ) the loss is the mean of -log(P_c / Σ P) over held-out points, where c is
+the class of the point. The best k at λ = 30 is chosen first, then the best λ at this k.
+At λ = 10⁶ nothing is learned, because W_c is then kW₀. Points are then classified by
+the nearest class mean, except for differences in b_c.
 
-Folds are stratified, at most five, and at most as many as the smallest class of two or
-more has members. From 300 points on there are two, and at most 1000 points are used.
-Ties are broken by the order of the grids. If no class has two members, k = 2 and λ =
-30. ``solver``, ``tol`` and ``max_iter`` only apply to the fits of the classes.
+Folds are stratified. There are at most five folds, and at most as many as the members
+of the smallest class with two or more. With 300 points or more, there are two folds,
+and at most 1000 points are used. Ties are broken by the order of the grids. If no class
+has two members, k = 2 and λ = 30. ``solver``, ``tol`` and ``max_iter`` apply to the
+final fits of the classes, and not to the fits in folds.
 """
 
 from collections.abc import Iterator
@@ -49,18 +51,18 @@ SCALES = (2.0, 2.0**1.5, 4.0, 2.0**0.5)
 """Grid of k."""
 
 STRENGTHS = (1e6, 100.0, 30.0, 10.0)
-"""Grid of λ; with the first nothing is learned."""
+"""Grid of λ. With the first value nothing is learned."""
 
 MIDDLE = 30.0
 MOST_FOLDS = 5
 TOLERANCE, MOST_STEPS = 1e-3, 100
-"""Limits of the fits in folds: gain of a step in nats, and number of steps."""
+"""Limits of the fits in folds: smallest gain of a step in nats, and number of steps."""
 
 type Scale = float | Literal["cv"]
 
 
 class ClassPrior(NamedTuple):
-    """Prior mean W₀ (p, d) and scale c of Eq. (1), with the values of k and λ."""
+    """Prior of Eq. (1): W₀ (p, d), the scale c, k and λ."""
 
     mean: Float[np.ndarray, "p d"]
     c: float
@@ -88,7 +90,7 @@ class Class(NamedTuple):
 def class_pairs(
     Z: Float[np.ndarray, "n d"], mean: Float[np.ndarray, "d"], member: np.ndarray
 ) -> Pairs:
-    """Pair the class mean, put last, with every point."""
+    """Pair the class mean, which becomes the last point, with every point."""
     n = len(Z)
     return Pairs(
         np.concatenate([Z, mean[None]]),
@@ -104,7 +106,7 @@ def fit_class(
     recipe: Recipe,
     prior: ClassPrior | float,
 ) -> Class:
-    """Fit one class. A number as ``prior`` is λ of a prior set from the pairs."""
+    """Fit one class. If ``prior`` is a number, it is λ of a prior set from pairs."""
     mean = Z[member].mean(0)
     pairs = class_pairs(Z, mean, member)
     if isinstance(prior, ClassPrior):
@@ -119,14 +121,14 @@ def fit_class(
 
 
 def _factor(W: np.ndarray, b: Scalar) -> np.ndarray:
-    """Return W/√(1 + 2σ²), as b = (p/2) log(1 + 2σ²); NumPy, which compiles nothing."""
+    """Return W/√(1 + 2σ²), computed in NumPy from b = (p/2) log(1 + 2σ²)."""
     return W * np.exp(-b / W.shape[-2])
 
 
 def common_centre(
     Z: Float[np.ndarray, "n d"], codes: Int[np.ndarray, "n"], recipe: Recipe
 ) -> tuple[Float[np.ndarray, "p d"], float]:
-    """Return W₀ and c of Eq. (1); raise if the points of each class are equal."""
+    """Return W₀ and c of Eq. (1). Raise if all points within each class are equal."""
     apart = np.zeros_like(Z)
     for code in np.unique(codes):
         rows = Z[codes == code]
@@ -152,7 +154,7 @@ def choose_prior(
     scale: Scale,
     lam: float | Literal["cv"],
 ) -> ClassPrior:
-    """Return the prior of Eq. (1) of standardized points; "cv" chooses k or λ."""
+    """Return the prior of Eq. (1). "cv" as ``scale`` chooses k, as ``lam`` λ."""
     W0, c = common_centre(Z, codes, recipe)
     k = scale if not isinstance(scale, str) else SCALES[0]
     base = ClassPrior(W0, c, k, lam if not isinstance(lam, str) else MIDDLE)
@@ -177,7 +179,7 @@ def held_out(
     codes: Int[np.ndarray, "n"],
     priors: list[ClassPrior],
 ) -> Float[np.ndarray, "q"]:
-    """Return the mean loss of held-out points under each prior; 0 if there are none."""
+    """Return the mean held-out loss of each prior, or 0 without held-out points."""
     members = np.bincount(codes)
     most = MOST_FOLDS if len(Z) < ONCE else 2
     n_folds = int(min(most, *members[members > 1]))

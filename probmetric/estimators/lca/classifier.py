@@ -1,12 +1,13 @@
 """``LCAClassifier``: one Latent Coincidence Analysis per class (the paper's §3.1).
 
-Class c has pairs (μ_c, x_i) of its mean with every training point, y = 1 if x_i is of
-the class, and parameters (W_c, σ_c²), κ = 1. Its score is (maths A10)
+Class c has the parameters (W_c, σ_c²), with κ = 1. It is learned from pairs (μ_c, x_i)
+of the class mean and every training point, with y = 1 if x_i belongs to class c. The
+score of the class is (maths A10)
 
     log P_c(x) = -(p/2) log(1 + 2σ_c²) - ‖W_c (x - μ_c)‖² / (2 (1 + 2σ_c²)).      (1)
 
-Scores are one-vs-rest probabilities. They do not sum to one, and they underflow far
-from every class, so all comparisons use logarithms.
+Scores are one-vs-rest probabilities, which do not sum to one. All comparisons use
+logarithms, because scores underflow far from every class.
 """
 
 from dataclasses import field
@@ -43,24 +44,24 @@ from probmetric.typing import ArrayLike, Self
 
 @settings
 class LCAClassifier(ClassProbabilities, BaseEstimator):
-    """Classify by P(same) with each class mean, under one LCA metric per class.
+    """Classify points by P(same) of the point and each class mean (one LCA per class).
 
     Parameters
     ----------
     regularization : "cv", "auto" or float > 0, default="cv"
-        Strength λ of the prior. An entry of W_c, the linear map of class c, has prior
-        standard deviation k/√λ times the scale of W₀ (see ``prior_scale``). "cv"
-        chooses among 10⁶ (nothing is learned), 100, 30 and 10 by the held-out log loss
-        of ``predict_proba``. "auto" uses 10·max(1, n/1000). The prior is required,
-        because W_c diverges without it if the points of a class coincide.
+        Strength λ of the prior of W_c, the linear map of class c. An entry of W_c has
+        prior standard deviation kc/√λ (see ``prior_scale``). "cv" chooses λ among 10⁶
+        (nothing is learned), 100, 30 and 10 by the held-out log loss of
+        ``predict_proba``. "auto" uses 10·max(1, n/1000) for n points. λ cannot be 0,
+        because W_c would then diverge if all points of a class are equal.
     prior_scale : "cv", float > 0 or None, default="cv"
-        Factor k in the prior mean k W₀ of W_c. All classes share one W₀. Its scale c is
+        Factor k of the prior mean k W₀ of W_c. All classes share W₀, whose scale c is
         computed from the distances within classes. "cv" chooses k among √2, 2, 2√2 and
-        4. None uses k = 1 and W₀ = cI with a separate c for each class. With None and
-        few points in a class, class probabilities are too close to each other (see the
-        guide to few labels).
+        4 by the held-out log loss. None uses k = 1, and W₀ = cI with a separate c for
+        each class. With None and few points per class, class probabilities are too
+        close to each other (see the guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
-        W₀ of all classes. "auto" chooses it as in ``LCA``. "identity" uses cI, or
+        W₀ of all classes. "auto" chooses W₀ as in ``LCA``. "identity" uses cI, or
         scaled principal axes if ``n_components < d``.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
     tol : float, optional
@@ -74,12 +75,12 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         Linear maps L_c in input units. The score of a class with mean μ_c is log P_c(x)
         = -(b_c + ½ ‖L_c (x - μ_c)‖²).
     intercepts_, sigma2_ : arrays of shape (c,)
-        Intercept b_c ≥ 0 of each class, and the noise variance σ_c² that determines it.
+        Intercept b_c ≥ 0 of each class, and the noise variance σ_c² (determines b_c).
     regularization_ : float
     prior_scale_ : float
         Value of k, which is 1 if ``prior_scale`` is None.
     n_iter_ : int
-        Number of iterations of the class that needed most.
+        Largest number of iterations over classes.
     n_features_in_, feature_names_in_
 
     References
@@ -150,7 +151,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return lam
 
     def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log P_c(x) of every class, at most 0 (natural logarithms)."""
+        """Compute log P_c(x) ≤ 0 of every class, shape (n, c)."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
@@ -168,12 +169,12 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return scores
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Compute log P_c, shape (n, c); for two classes their difference, (n,)."""
+        """Compute log P_c (n, c), or for two classes log P_1 - log P_0 (n,)."""
         scores = self.class_log_probability(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the class with the largest P_c, the first in sorted order if tied."""
+        """Predict the class with the largest P_c (if tied, the first class)."""
         best = self.class_log_probability(X).argmax(1)
         return self.classes_[best]
 
@@ -184,15 +185,15 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
         """Compute class probabilities: P_c divided by the sum of P_c over classes.
 
-        The model has one-vs-rest probabilities, which need not sum to one, so they are
-        normalized. ``prior_scale="cv"`` uses the log loss of the normalized
-        probabilities. Calibration is not guaranteed.
+        The P_c are normalized, because one-vs-rest probabilities need not sum to one.
+        ``prior_scale="cv"`` uses the log loss of the normalized probabilities.
+        Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 
     @with_names
     def get_metric(self, label: object) -> Mahalanobis:
-        """Return the metric of a class, with its P(same)."""
+        """Return the metric of class ``label``; its P(same) is P_c."""
         check_is_fitted(self)
         codes = np.flatnonzero(self.classes_ == label)
         if len(codes) != 1:

@@ -1,7 +1,7 @@
-"""``LCA``: a Mahalanobis distance and a probability of *same*, from labels or pairs.
+"""``LCA``: a Mahalanobis distance and P(same), learned from labels or pairs.
 
-The model is ``probmetric.models.lca``, the fit ``probmetric.inference.lca.fit``, the
-default settings ``probmetric.estimators.lca.settings``; this file has no mathematics.
+The model is ``probmetric.models.lca``, and the fit is in ``probmetric.inference.lca``.
+This file has no mathematics.
 """
 
 from collections.abc import Sequence
@@ -72,112 +72,116 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 
 @settings
 class LCA(PairsMixin, Learner[LCAMethod]):
-    """Latent Coincidence Analysis: a distance that separates classes.
+    """Latent Coincidence Analysis: a Mahalanobis distance that separates classes.
 
-    Use ``fit`` for class labels, from which it makes pairs, and ``fit_pairs`` for
-    pairs. In the model, two points x and x' are *same* with probability exp(-(b + ½
-    dist²)). The learned distance is dist = ‖L (x - x')‖, with a linear map L. The
-    matrix of the metric is M = LᵀL. The fit is the posterior mode of log b and of a
-    linear map W. For standardized features, L is W divided by √(1 + 2σ²) (see
-    ``sigma2_``).
+    Use ``fit`` for points with class labels, and ``fit_pairs`` for labeled pairs.
+    ``fit`` makes pairs from the class labels. In the model, the label of two points x
+    and x' is *same* with probability P(same) = exp(-(b + ½ dist²)). The learned
+    distance is dist = ‖L (x - x')‖ with a linear map L, and the matrix of the metric is
+    M = LᵀL. The fit is the posterior mode of log b and of a linear map W. For
+    standardized features, L is W divided by √(1 + 2σ²) (see ``sigma2_``).
 
     The prior of W is Gaussian. With little data, the learned distance is close to the
-    distance of the prior mean of W. In ``fit_pairs`` this is the Euclidean distance. In
-    ``fit``, cross-validation chooses it: the Euclidean distance, the Mahalanobis
-    distance of the covariance within classes, or a distance between these two. The
-    scale of the prior is computed from the pairs of the fit (empirical Bayes). The
+    distance of the prior mean of W. In ``fit_pairs`` the prior mean gives the Euclidean
+    distance. In ``fit``, cross-validation chooses the prior mean (see ``prior_mean``).
+    The scale of the prior is computed from the pairs of the fit (empirical Bayes). The
     prior of P(same) of identical points is uniform on (0, 1). After ``fit``,
     ``same_probability`` uses class probabilities instead of the formula above.
 
     Parameters
     ----------
     n_components : int or "cv", optional
-        Number of rows p of the linear map, from 1 to d. Default: d. "cv" chooses among
-        1, 2, 3, 4, 6, 8, ..., d. It computes the log loss of ``KNeighborsClassifier``
-        in five folds (``ranks_``), repeated three times below 300 points. It chooses
-        the smallest number whose loss is within one standard error of the lowest.
+        Number of rows p of the linear map, from 1 to d. Default: d. "cv" computes the
+        log loss of ``KNeighborsClassifier`` in five folds for p = 1, 2, 3, 4, 6, 8,
+        ..., d (``ranks_``). With fewer than 300 points, the folds are repeated three
+        times. "cv" chooses the smallest p whose loss is within one standard error of
+        the lowest loss.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
-        Pairs that ``fit`` makes. "nearest": each point with its nearest points of the
-        same class and of other classes. "impostors": each point with its nearest points
-        of the same class (targets), and with all nearer points of other classes
-        (impostors), as in the paper. An impostor is nearer than the farthest target.
-        "all": all n(n-1)/2 pairs.
+        Pairs that ``fit`` makes. "nearest" pairs each point with its nearest points of
+        the same class and of other classes. "impostors", as in the paper, pairs each
+        point with its nearest points of the same class (targets). It also pairs each
+        point with all points of other classes that are nearer than the farthest target
+        (impostors). "all" uses all n(n-1)/2 pairs.
     max_impostors : int, optional
         Maximum number of impostors of each point with ``pairs="impostors"``. The
-        nearest are used. Default: all.
+        nearest impostors are used. Default: all impostors.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
-        Strength λ of the prior. With larger λ the metric is closer to the metric of the
-        prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
-        ‖W₀‖/√p and the Frobenius norm ‖·‖. "auto" uses 10·max(1, n/1000) for labels of
-        n points. For pairs it uses the smallest λ among 1, 3, 10, 30 and 100 whose log
-        marginal likelihood is at most 3 below the largest. "cv" chooses λ and
-        ``n_refresh`` by kNN accuracy on folds of the training data, and also
-        ``prior_mean`` if that is "auto". "evidence" maximizes the marginal likelihood.
+        Strength λ of the prior. With larger λ, the metric is closer to the metric of
+        the prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
+        ‖W₀‖/√p and the Frobenius norm ‖·‖. In ``fit``, "auto" uses 10·max(1, n/1000)
+        for n points. In ``fit_pairs``, "auto" uses the smallest λ among 1, 3, 10, 30
+        and 100 whose log marginal likelihood is at most 3 below the largest. "cv"
+        chooses λ and ``n_refresh`` by kNN accuracy on folds of the training data. If
+        ``prior_mean`` is "auto", "cv" chooses the prior mean too. "evidence" maximizes
+        the marginal likelihood.
     prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
         Prior mean W₀ for standardized features. The fit starts at W₀. A number g sets
-        W₀ ∝ S^(-g/2), where S is the covariance within classes. For g = 1 ("within")
-        the prior shrinks the distance to the Mahalanobis distance of S, and for g = 0
-        ("identity") to the Euclidean distance. "half_within" is g = ½. "auto", the
-        default, chooses g by the log loss of ``KNeighborsClassifier`` in folds. It
-        tries 0, ¼, ½, ¾ and 1, or only 0 and ¼ for fewer than 30 points. In
-        ``fit_pairs``, with sample weights and with anchors, "auto" means "identity".
-        With ``n_components < d``, W₀ projects the points S^(-g/2) x to their first
-        principal axes; for g = 0 this is "pca".
+        W₀ ∝ S^(-g/2), where S is the covariance within classes. "identity" is g = 0:
+        the prior shrinks the learned distance to the Euclidean distance. "within" is g
+        = 1: the prior shrinks it to the Mahalanobis distance of S. "half_within" is g =
+        ½. "auto" (default) chooses g by the log loss of ``KNeighborsClassifier`` in
+        folds, among 0, ¼, ½, ¾ and 1. With fewer than 30 points, "auto" tries only 0
+        and ¼. In ``fit_pairs``, with sample weights, and with anchors, "auto" means
+        "identity". If ``n_components < d``, W₀ projects the points S^(-g/2) x to their
+        first principal axes. "pca" is this projection for g = 0.
     n_refresh : int, default=1
-        Number of times that nearest pairs are made again, using the learned distance,
-        and the fit is repeated.
+        Number of refits after the first fit. Each refit uses new nearest pairs, under
+        the learned distance.
     n_anchors : int or "auto", optional
-        Approximate number of anchors: a random sample of points, with at least two in
-        each class. Use anchors for large data. Nearest pairs are made only for anchors,
-        with partners among all points. "auto" doubles the number from 1000 until the
-        standard error of M is below 5% of M. Default: all points are anchors. For more
-        than 32,000 points, the default is a sample of at least 10,000 points, and no
-        standard error is computed.
+        Approximate number of anchors. Use anchors for large data. Anchors are a random
+        sample of the points, with at least two points of each class. Only anchors are
+        paired with their nearest points, which can be any points. "auto" starts with
+        1000 anchors, and doubles their number until the standard error of M is below 5%
+        of M. By default all points are anchors. With more than 32,000 points, the
+        default is a sample of at least 10,000 points, and no standard error is
+        computed.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
-        L-BFGS, EM, or the paper's full EM (a slow reference). All solvers maximize the
-        same objective.
+        Algorithm: L-BFGS, EM, or the paper's full EM (a slow reference). All solvers
+        maximize the same objective.
     tol : float > 0, optional
         L-BFGS stops if an iteration increases the log posterior by less than ``tol``
-        nats (default 1e-8). EM stops if the estimated relative distance from the
-        maximum is below ``tol`` (default 1.5e-8).
+        nats. EM stops if the estimated relative distance from the maximum is below
+        ``tol``. Default: 1e-8 for L-BFGS, and 1.5e-8 for EM.
     random_state : int, RandomState or None, default=0
-        Seed for the folds of ``regularization="cv"`` and the choice of anchors. With
-        None they differ in every fit.
+        Seed of the folds of ``regularization="cv"`` and of the choice of anchors. With
+        None, folds and anchors differ in every fit.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map L, in input units, identified only up to rotation and reflection of
-        its rows. Columns of constant features are zero, also in draws.
+        Linear map L in input units. L is identified only up to rotation and reflection
+        of its rows. Columns of constant features are zero, also in posterior draws.
     intercept_ : float
         Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b).
     link_ : Link or None
-        Function of the squared distance that computes P(same) = exp(-(b + ½ dist²)),
-        after ``fit_pairs``. None after ``fit``, because P(same) then comes from class
-        probabilities.
+        After ``fit_pairs``, the function that computes P(same) = exp(-(b + ½ dist²))
+        from the squared distance. After ``fit``, None, because P(same) is then computed
+        from class probabilities.
     sigma2_ : float
-        Variance σ² of the noise that the model adds to each coordinate of Wx, the image
-        of a point x. Two points are *same* with probability exp(-½ ‖z - z'‖²), where z
-        and z' are their images with noise.
+        Variance σ² of the noise in the model. The model adds noise to each coordinate
+        of Wx and Wx', which gives z and z'. The label is *same* with probability exp(-½
+        ‖z - z'‖²). The noise determines the intercept b.
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
-        Values used by the fit. ``prior_mean_`` is g, a name or an array. λ is infinite
-        if "cv" chose to use the prior mean W₀ as the map, without learning.
+        Values used by the fit. ``prior_mean_`` is g, a name or an array.
+        ``regularization_`` (λ) is infinite if ``regularization="cv"`` chose the prior
+        mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first. Each has the prior
-        mean, λ, the number of refreshes, the mean held-out accuracy for k = 1, 3, 5, 7,
-        and the accuracy for k = 3. Otherwise empty.
+        Settings that ``regularization="cv"`` tried, best first (otherwise empty). Each
+        ``Choice`` has the prior mean, λ, ``n_refresh``, the mean held-out kNN accuracy
+        over k = 1, 3, 5, 7, and the accuracy for k = 3.
     ranks_ : list of RankChoice
-        Numbers of rows that ``n_components="cv"`` tried, with the mean held-out loss in
-        nats per point, and the standard error of its difference from the smallest loss.
-        Otherwise empty.
+        Numbers of rows that ``n_components="cv"`` tried (otherwise empty). Each
+        ``RankChoice`` has the mean held-out loss in nats per point, and the standard
+        error of the loss minus the smallest loss.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
-        Standard error of each entry of M due to the sampling of anchors, computed from
-        eight groups of anchors (7 degrees of freedom; see Benchmarks: anchors). It does
-        not include the sampling of the data.
+        Standard error of each entry of M due to the sampling of anchors, if
+        ``n_anchors`` is set. It is computed from eight groups of anchors (7 degrees of
+        freedom; see Benchmarks: anchors), and does not include the sampling of the
+        data.
     threshold_, pair_classes_ : float, array of shape (2,)
         Threshold and labels for ``predict`` on pairs, after calibration or
         ``set_threshold``.
@@ -188,9 +192,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The fit is a local optimum in general. For pairs made from labels, exp(-(b + ½
-    dist²)) is not a calibrated probability, because such pairs are not draws of the
-    model. For calibration errors of ``same_probability`` see Benchmarks:
+    The fit is a local optimum in general. For pairs made from class labels, exp(-(b + ½
+    dist²)) is not a calibrated probability, because such pairs are not a sample from
+    the model. For calibration errors of ``same_probability`` see Benchmarks:
     same_probability.
 
     References
@@ -241,21 +245,22 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``, which describes their labels. For data on disk y must be
-            None, and the fit uses ``n_anchors`` anchors, by default 100,000.
+            ``fit_pairs``, which describes their labels. For data on disk, y must be
+            None, and the fit uses ``n_anchors`` anchors (default: 100,000).
         sample_weight : array-like of shape (n,), optional
-            Data weights w ≥ 0. The weight of a pair is the product of the weights of
-            its points. All pairs together count as Σw observations. Nearest pairs,
-            scaling and the prior mean use all rows of positive weight.
+            Weights w ≥ 0 of the points. The weight of a pair is the product of the
+            weights of its points. With ``learning_rate="auto"``, all pairs together
+            count as Σw observations. Nearest pairs, feature scales and the prior mean
+            use all points of positive weight.
         groups : array-like of shape (n,), optional
-            Cluster of each row, such as its subject, specimen or file. Use groups if
-            rows are not independent, or are copies. Rows of a group are not paired with
-            each other, are in one cross-validation fold, and count as one observation
-            in the learning rate and λ. By default rows are independent. Groups are not
-            supported for ``pairs="impostors"``, ``n_anchors``, ``n_components="cv"``,
-            pairs of points, and data on disk. With groups ``posterior_metric`` supports
-            only the jackknife. ``same_probability`` uses groups only with
-            ``new_classes=True``.
+            Group of each row, such as its subject, specimen or file. Use groups if rows
+            of a group are copies or are dependent. Rows of one group are not paired
+            with each other, and are in the same cross-validation fold. A group counts
+            as one observation in the default learning rate and λ. Default: rows are
+            independent. Groups are not supported for ``pairs="impostors"``,
+            ``n_anchors``, ``n_components="cv"``, pairs and data on disk. After a fit
+            with groups, ``posterior_metric`` supports only the jackknife, and
+            ``same_probability`` uses the groups only with ``new_classes=True``.
 
         Raises
         ------
@@ -290,18 +295,19 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         sample_weight: ArrayLike | None = None,
         trials: ArrayLike | None = None,
     ) -> Self:
-        """Learn from pairs, and calibrate ``threshold_`` on them.
+        """Learn from pairs, and calibrate ``threshold_`` on the same pairs.
 
         Parameters
         ----------
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
-            allowed. With ``trials``, the number of *same* judgments of each pair.
+            allowed. If ``trials`` is set, y is the number of *same* judgments of each
+            pair.
         trials : array-like of shape (N,) of integers, optional
-            Number of judgments of each pair, at least 1. Judgments are assumed to be
-            independent given P(same), so y is binomial. The fit and the threshold are
-            the same as for individual labels. The bootstrap and ``loo`` treat all
-            judgments of a pair as one observation.
+            Number of judgments of each pair, at least 1. The model assumes that
+            judgments are independent given P(same), so y is binomial. Counts give the
+            same fit and threshold as one label for each judgment. The bootstrap and
+            ``pm.loo`` treat all judgments of a pair as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
         refuse_rank(self, "the data are pairs")
@@ -314,9 +320,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     def __setstate__(self, state: dict[str, object]) -> None:
         if "fitted_" in state and not {"_uncalibrated", "link_"} & state.keys():
             raise ValueError(
-                "LCA: pickles of version 0.1 cannot be loaded, because the model had "
-                "another prior. Fit again. Files written by save_metric can be "
-                "loaded."
+                "LCA: pickles of version 0.1 cannot be loaded, because that version "
+                "used another prior. Fit again. Files written by save_metric can "
+                "still be loaded."
             )
         super().__setstate__(state)
 
@@ -345,7 +351,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     @property
     def _taught(self) -> Float[np.ndarray, "d"]:
-        """Return the divisor of maps and draws: infinite for constant columns."""
+        """Return the scale by which maps are divided, infinite for constant columns."""
         return taught_scale(self.fitted_.pairs.X, self.scale_)
 
     @with_names
@@ -374,22 +380,24 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training pairs, starting at the fit.
+        """Draw from the posterior given the training pairs. Samplers start at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
             "nuts" is exact up to Monte Carlo error. "svi" and "laplace" are
-            approximations, and report the diagnostic k-hat. "bootstrap" refits with
-            random weights on points. The weight of a pair is the product of the weights
-            of its points.
+            approximations, and report the diagnostic k-hat. "bootstrap" repeats the fit
+            with random weights of the points. In these fits, the weight of a pair is
+            the product of the weights of its points.
         learning_rate : float > 0, optional
-            Power to which the likelihood is raised. Default: the value of the fit, or 1
-            for the bootstrap. For other values the mode is fitted again.
+            Power to which the likelihood is raised. Default: the learning rate of the
+            fit, or 1 for the bootstrap. For other values, ``sample`` first fits the
+            mode again.
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every pair under every draw. The
-            stored values ignore the learning rate and weights. To use them in ``loo``,
-            you need ``fit_pairs``, pairs that share no point, and learning rate 1.
+            values are computed without the learning rate and without weights.
+            ``pm.loo`` can use them after ``fit_pairs`` with learning rate 1, if the
+            pairs share no point.
         predictive : bool, default=False
             Whether to simulate labels y of the pairs under every draw, and store them
             as ``posterior_predictive``. Not supported by the bootstrap.
@@ -397,19 +405,19 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Returns
         -------
         DataTree
-            Posterior of M (feature, feature_bis), b and log σ², with the pairs and
-            provenance. P(same) = exp(-(b + ½ δᵀMδ)) for a difference δ in input units.
-            ``log_prior`` is the log density of W and log b, in the units of the fit. It
-            includes the density at -W, because W is identified only up to sign (Eq. 2
-            of ``inference.lca.target``).
+            Posterior draws of M (feature, feature_bis), b and log σ², with the pairs
+            and provenance. P(same) of a difference δ in input units is exp(-(b + ½
+            δᵀMδ)). ``log_prior`` is the log prior density of W and log b in
+            standardized units. The density of W is summed over W and -W, because W is
+            identified only up to sign (Eq. 2 of ``inference.lca.target``).
 
         Notes
         -----
-        After ``fit_pairs`` with independent pairs, use the draws also for intervals.
-        After ``fit``, use them for figures and model checks, and use
-        ``posterior_metric("intervals")`` for intervals. These draws do not measure
+        After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
+        After ``fit``, use the draws only for figures and model checks. For intervals
+        use ``posterior_metric("intervals")``. Draws after ``fit`` do not measure
         sampling error, because pairs share points and the learning rate n/N is a
-        convention. Distances usually vary more over draws than over fits to other
+        convention. Distances usually vary more over these draws than over fits to other
         samples. No learning rate corrects this (see Benchmarks: label_draws).
 
         Examples
@@ -478,33 +486,32 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         draws : DataTree, optional
-            Draws that ``sample`` returned. With ``draws``, only ``n_draws`` of the
-            other parameters is used. Default: new draws for the purpose.
+            Draws that ``sample`` returned. If ``draws`` is set, ``n_draws`` is the only
+            other option that is used. Default: new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
             Default for prediction: "laplace". Default for intervals: "jackknife" after
-            ``fit``, and "laplace" after ``fit_pairs`` (assuming independent pairs). The
-            jackknife repeats the fit 52 times, each time without a quarter of the
-            points (or of ``groups``). It makes no draws.
+            ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
+            The jackknife makes no draws. It repeats the fit 52 times, each time without
+            a quarter of the points (or of the groups, if ``fit`` had ``groups``).
         n_draws : int, optional
-            Number of metrics. Default: 32 for prediction, 100 for intervals, or all
-            ``draws``. Not supported by the jackknife.
+            Number of metrics, one for each draw. Default: 32 for prediction and 100 for
+            intervals, or the number of ``draws``. Not supported by the jackknife.
         target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" uses the settings of this fit. Each
-            refit chooses the prior mean and the prior strength λ again, if they were
-            chosen automatically. It keeps the number of components and the settings
-            that "cv" chose. "all_pairs" is the fit with ``pairs="all"``,
-            ``learning_rate=1`` and ``regularization=1``. The scale of its distances
-            does not depend on the number of points. The scale for "fit" may do so,
-            because nearest pairs become closer with more points.
+            Fit that the jackknife repeats. "fit" repeats this fit. A prior mean and a
+            strength λ that were "auto" are chosen again in each refit. The number of
+            components and settings chosen by "cv" stay fixed. "all_pairs" repeats the
+            fit with ``pairs="all"``, ``learning_rate=1`` and ``regularization=1``. With
+            "all_pairs", the scale of distances does not depend on the number of points.
+            With "fit" it may depend on this number, because nearest pairs become closer
+            with more points.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
-            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. An
-            ``IntervalMetric`` has the distances of this fit (``pair_distance``), and
-            its intervals contain them. Each interval is for the expected distance,
-            averaged over training samples of this size. For coverage see Benchmarks:
-            intervals.
+            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. The
+            intervals of an ``IntervalMetric`` contain the distances of the repeated
+            fit. Each interval is for the expected distance, averaged over training
+            samples of this size. For coverage see Benchmarks: intervals.
 
         Raises
         ------
@@ -514,12 +521,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
         Notes
         -----
-        After ``fit``, draws for prediction raise the likelihood to a power
-        η_G (NOTATION.md). It is estimated from the likelihood gradients, summed over
-        the pairs of each point. These draws use λ = 1, 10 or 100: the value whose soft
-        votes, averaged over the draws, have the best leave-one-out log score. Draws for
-        intervals come from the posterior of all pairs, with learning rate 1 and λ = 1.
-        After ``fit_pairs``, draws use the learning rate and λ of the fit.
+        After ``fit``, draws for prediction raise the likelihood to a power η_G
+        (NOTATION.md), which is estimated from the likelihood gradients of each point.
+        Their λ is 1, 10 or 100, chosen by the leave-one-out log score of soft votes
+        that are averaged over the draws. Draws for intervals come from the posterior
+        given all pairs, with learning rate 1 and λ = 1. After ``fit_pairs``, draws use
+        the learning rate and λ of the fit.
         """
         self._check(purpose)
         check_choice("target", target, ("fit", "all_pairs"))

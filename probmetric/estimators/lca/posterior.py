@@ -1,12 +1,13 @@
 """``sample`` and ``posterior_metric``: the uncertainty of a fitted LCA.
 
-For prediction, soft votes are averaged over Laplace draws. Their likelihood is raised
-to the power η_G, and λ is chosen by leave-one-out of the averaged prediction (see
-Benchmarks: posterior_few_labels). After ``fit``, intervals come from the jackknife
-(``posterior.jackknife``; see Benchmarks: intervals). Draws for intervals are of another
-fit: to all pairs, at η = 1 and λ = 1. After ``fit_pairs``, with independent pairs,
-intervals come from the posterior, corrected for the noise of the draws
-(``posterior.intervals``; see Benchmarks: pairs_coverage).
+For prediction after ``fit``, soft votes are averaged over Laplace draws. The likelihood
+of these draws is raised to the power η_G. λ is chosen by the leave-one-out score of the
+averaged votes (see Benchmarks: posterior_few_labels). Intervals after ``fit`` come from
+the jackknife (``posterior.jackknife``; see Benchmarks: intervals). If a sampler is
+requested instead, the draws come from a fit to all pairs with η = 1 and λ = 1.
+Intervals after ``fit_pairs`` assume independent pairs. They come from the posterior,
+corrected for the noise of the draws (``posterior.intervals``; see Benchmarks:
+pairs_coverage).
 """
 
 from contextlib import nullcontext
@@ -51,13 +52,13 @@ from probmetric.progress import silent
 from probmetric.typing import Purpose
 
 LOO_GRID = (1.0, 10.0, 100.0)
-"""λ tried for prediction: prior standard deviations from c to c/10."""
+"""Values of λ for prediction. Prior standard deviations of W are c to c/10."""
 
 INTERVAL_LAM = 1.0
 """λ of draws for intervals, a weak prior."""
 
 MOST_POINTS = 1000
-"""Largest number of points for draws for intervals, which use all pairs."""
+"""Largest number of points of draws for intervals, because they use all pairs."""
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -74,19 +75,20 @@ class Options(TypedDict, total=False):
 
 
 def drawable(estimator: Any) -> tuple[Fitted, Recipe]:
-    """Return the fit of an estimator and its recipe, if it has a posterior."""
+    """Return the fit of an estimator and its recipe. Raise if nothing was learned."""
     check_is_fitted(estimator)
     if np.isinf(estimator.regularization_):
         raise ValueError(
-            "Draws require a finite λ, got λ = inf, because regularization='cv' "
-            "chose the prior mean without learning. Set regularization to a number."
+            "Draws require a finite regularization_, got inf, because "
+            "regularization='cv' chose the prior mean without learning. Set "
+            "regularization to a number."
         )
     fitted: Fitted = estimator.fitted_
     return fitted, as_fitted(recipe_of(estimator, estimator.n_features_in_)[0], fitted)
 
 
 def refit(fitted: Fitted, recipe: Recipe, **changes: float | None) -> Fitted:
-    """Return ``refitted``; warn if the new mode is not reached."""
+    """Return ``refitted(...)``. Warn if the solver did not reach the new mode."""
     new = refitted(fitted, recipe, **changes)
     if new is not fitted:
         report(new.fit, "LCA")
@@ -94,7 +96,7 @@ def refit(fitted: Fitted, recipe: Recipe, **changes: float | None) -> Fitted:
 
 
 def for_votes(fitted: Fitted, recipe: Recipe, lam: float) -> Fitted:
-    """Return the mode of the posterior for prediction, at η_G and λ, after labels."""
+    """Return the posterior mode for prediction after ``fit``, at η_G and ``lam``."""
     pairs = fitted.pairs
     n = len(pairs.X) * anchor_share(recipe, len(pairs.X))
     plain = n / float(host_weights(pairs).sum())
@@ -104,7 +106,7 @@ def for_votes(fitted: Fitted, recipe: Recipe, lam: float) -> Fitted:
 
 
 def for_intervals(fitted: Fitted, recipe: Recipe, codes: np.ndarray) -> Fitted:
-    """Return the mode of the posterior for intervals: all pairs, η = 1, λ = 1."""
+    """Return the posterior mode for intervals: all pairs, η = 1 and λ = 1."""
     at = recipe._replace(learning_rate=1.0)
     every = on_all_pairs(fitted, codes, at, INTERVAL_LAM)
     report(every.fit, "LCA")
@@ -112,11 +114,11 @@ def for_intervals(fitted: Fitted, recipe: Recipe, codes: np.ndarray) -> Fitted:
 
 
 def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
-    """Return a fit to labels with its refits without quarters of the points.
+    """Return the jackknife of a fit: refits, each without a quarter of the points.
 
-    Whole groups are left out, if the fit had groups. Each refit standardizes its
-    points, and chooses again the settings that the data chose, except the number of
-    rows of the map and the choices of "cv".
+    If the fit had groups, whole groups are left out. Each refit standardizes its
+    points. It chooses "auto" settings again, but not the number of rows and settings
+    that "cv" chose.
     """
     fitted: Fitted = estimator.fitted_
     Z, codes = np.asarray(fitted.pairs.X), estimator._codes
@@ -150,12 +152,12 @@ def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
 
 
 def check_no_anchors(estimator: object) -> None:
-    """Raise for a fit from anchors, because refits would need all rows again."""
+    """Raise for a fit from anchors, because refits would need all rows."""
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
             "draws must be passed after a fit with n_anchors, got None. Use "
-            "draws=lca.sample(). See matrix_error_ for the error due to the choice "
-            "of anchors"
+            "draws=lca.sample(). The error due to the choice of anchors is in "
+            "matrix_error_."
         )
 
 
@@ -169,7 +171,7 @@ def check_no_weights(fitted: Fitted) -> None:
 
 
 def _with_folder(method: Any, lam: float) -> Any:
-    """Return a sampler whose checkpoint, if it has one, is a folder for this λ."""
+    """Return the sampler with a separate checkpoint folder (if any) for this λ."""
     folder = getattr(method, "checkpoint", None)
     if folder is None:
         return method
@@ -179,7 +181,7 @@ def _with_folder(method: Any, lam: float) -> Any:
 def best_for_votes(
     candidates: list[PosteriorMetric], X: np.ndarray, codes: np.ndarray
 ) -> PosteriorMetric:
-    """Return the draws with the best leave-one-out log score, the first among ties."""
+    """Return the first candidate with the best leave-one-out log score."""
     scores = [
         KNeighborsClassifier(draws).fit(X, codes).loo_scores_.max()
         for draws in candidates
@@ -196,7 +198,7 @@ def metric_for(
     target: str,
     progress: bool | None,
 ) -> PosteriorMetric | IntervalMetric:
-    """Return a fitted ``LCA`` with its uncertainty, as ``LCA.posterior_metric``."""
+    """Return the metric of a fitted ``LCA`` with its uncertainty."""
     fitted, recipe = drawable(estimator)
     labeled = hasattr(estimator, "classes_")
     spread = labeled and purpose == "intervals"
@@ -267,7 +269,7 @@ def metric_for(
 
 
 def record(estimator: Any) -> xr.Dataset:
-    """Return prior, mode and units of a fitted LCA: what ``check_model`` needs."""
+    """Return prior, mode and units of a fitted LCA, which ``check_model`` requires."""
     fitted: Fitted = estimator.fitted_
     prior, params = fitted.prior, fitted.fit.params
     axes = ("latent", "feature")

@@ -1,11 +1,12 @@
 """Choose the number of rows p of the map of ``LCA`` by held-out points.
 
-The loss of a point is minus the log of the soft votes for its class, under a map that
-was learned without it. The smallest p is chosen whose mean loss is at most one standard
-error of the paired differences above the minimum (``neighbors.strength``, Eq. 1 there
-with one standard error instead of a half). The standard error is over points, and does
-not include the sampling of training data. With p < d the default prior shrinks to
-principal axes, and with p = d to c I, so the losses compare these priors too.
+The loss of a held-out point is minus the log of the soft votes for its class, under a
+map that was learned without this point. The rule chooses the smallest p whose mean loss
+is at most one standard error of the paired differences above the minimum. (This is Eq.
+1 of ``neighbors.strength``, with one standard error instead of a half.) The standard
+error is over points, and does not include the sampling of training data. The default
+prior shrinks to principal axes if p < d, and to c I if p = d. The losses therefore
+compare these priors too.
 """
 
 from typing import Any, NamedTuple
@@ -27,17 +28,16 @@ RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of rows to try, if below d; d is always tried."""
 
 SMALLEST = 3
-"""Smallest class with held-out points: the fit needs two of the others."""
+"""Smallest number of rows of a class: one is held out, and the fit needs two."""
 
 TOLERANCE = 1.0
-"""Standard errors by which fewer rows may be worse."""
+"""Largest difference from the smallest loss, in standard errors."""
 
 
 class RankChoice(NamedTuple):
     """A number of rows, its mean held-out loss in nats per point, and a standard error.
 
-    ``standard_error`` refers to the loss minus the smallest loss, and is 0 for the
-    best.
+    ``standard_error`` is the standard error of the loss minus the smallest loss.
     """
 
     n_components: int
@@ -51,7 +51,7 @@ def choose_rank(
     lam: float | str,
     data: Labeled,
 ) -> tuple[Recipe, list[RankChoice]]:
-    """Return the recipe with the chosen number of rows; the choices, fewest first."""
+    """Return the recipe with the chosen number of rows, and all choices."""
     if not isinstance(estimator.n_components, str):
         return recipe, []
     if data.w is not None:

@@ -1,6 +1,6 @@
 """Checks of settings of ``LCA`` that depend on each other or on the data.
 
-``probmetric.inference.lca.recipe`` uses them.
+``probmetric.inference.lca.recipe`` uses the checked settings.
 """
 
 from typing import Any, Literal
@@ -55,7 +55,7 @@ def recipe_of(estimator: Any, d: int) -> tuple[Recipe, float | str]:
 
 
 def refuse_rank(estimator: Any, data: str = "") -> None:
-    """Raise for options (or ``data``) that do not support a choice of the rank."""
+    """Raise if settings or ``data`` do not support ``n_components="cv"``."""
     e = estimator
     if not isinstance(e.n_components, str):
         return
@@ -72,7 +72,7 @@ def refuse_rank(estimator: Any, data: str = "") -> None:
 
 
 def refuse_groups(groups: object, what: str) -> None:
-    """Raise if there are groups of rows, which ``what`` does not support."""
+    """Raise if groups are set in a case ``what`` that does not support groups."""
     if groups is not None:
         raise ValueError(f"groups must be None if {what}, got groups. Omit groups.")
 

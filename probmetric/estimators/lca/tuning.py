@@ -1,17 +1,19 @@
-"""Choose the prior of LCA, its weight λ and mean: by rule, by folds, by evidence.
+"""Choose the strength λ and the mean of the prior of LCA: by rule, folds or evidence.
 
-*Folds* ("cv"): four stratified folds of the training data. The criterion is held-out
-kNN accuracy averaged over k = 1, 3, 5, 7 (smoother than one k). Ties are broken by
-3-NN, then by the first prior mean, then by the stronger prior. If the prior mean is
-"auto", three means W₀ ∝ S^(-g/2) with g = 0, ½, 1 are tried with few λ each. Otherwise
-one mean is tried with more λ. No learning, W = W₀, is always a candidate. More
-candidates do worse, because some win by chance (see Benchmarks: lca_accuracy). Held-out
-*pair likelihood* is not supported, because it chooses too small a λ.
+*Folds* (``regularization="cv"``). The criterion is the held-out kNN accuracy in four
+stratified folds, averaged over k = 1, 3, 5, 7, which is smoother than one k. Ties are
+broken by the accuracy for k = 3, then by the first prior mean, then by the larger λ. If
+the prior mean is "auto", three means W₀ ∝ S^(-g/2) with g = 0, ½, 1 are tried, each
+with few λ. Otherwise one mean is tried with more λ. W = W₀, without learning, is always
+a candidate. More candidates do worse, because some win by chance (see Benchmarks:
+lca_accuracy). The held-out likelihood of *pairs* is not supported as a criterion,
+because it chooses too small a λ.
 
-*Evidence*: Laplace's marginal likelihood of the first pair set. For pairs made from
-labels its scale depends on the learning rate. Pairs of users are independent. Their λ
-is the smallest of the grid whose log evidence is within ``STRONG`` of the best, because
-too strong a prior makes intervals too short (see Benchmarks: pairs_coverage).
+*Evidence* is Laplace's approximation of the marginal likelihood of the first pair set.
+For pairs made from labels, the scale of the evidence depends on the learning rate. In
+``fit_pairs``, pairs are assumed independent. ``regularization="auto"`` then chooses the
+smallest λ whose log evidence is within ``STRONG`` of the best, because too strong a
+prior makes intervals too short (see Benchmarks: pairs_coverage).
 """
 
 from typing import Any, NamedTuple
@@ -54,22 +56,22 @@ from probmetric.progress import progress_bar
 from probmetric.typing import Array
 
 GRID = (30.0, 10.0, 3.0, 1.0)
-"""λ from the strongest prior down; each fit starts at the previous one."""
+"""λ in descending order. Each fit starts at the fit with the previous λ."""
 
 FEW = (10.0, 3.0)
-"""λ around each of several prior means."""
+"""λ to try with each prior mean if several prior means are tried."""
 
 EVIDENCE_GRID = (100.0, *GRID)
 
 STRONG = 3.0
-"""Nats of log evidence, odds of 20 to 1: strong evidence (Kass and Raftery 1995)."""
+"""Difference of log evidence that is strong: odds of 20 (Kass and Raftery 1995)."""
 
 N_FOLDS = 4
 NEIGHBORS = (1, 3, 5, 7)
 
 
 class Choice(NamedTuple):
-    """A setting and its held-out accuracy; λ = inf is no learning."""
+    """A setting and its held-out accuracies. With λ = inf nothing is learned."""
 
     prior_mean: str | float | np.ndarray
     lam: float
@@ -83,7 +85,7 @@ type Setting = tuple[int, float, int]
 
 
 class Tried(NamedTuple):
-    """Prior means, λ from the strongest down, and numbers of refreshes to try."""
+    """Prior means, λ in descending order, and numbers of refreshes to try."""
 
     means: tuple[str | float | np.ndarray, ...]
     lams: tuple[float, ...]
@@ -107,7 +109,7 @@ def fit_labels(
     lam: float | str,
     random_state: int | np.random.RandomState | None = 0,
 ) -> tuple[Fitted, list[Choice]]:
-    """Fit labeled, weighted points in groups; choose λ and the prior mean."""
+    """Fit labeled points, and choose λ and the prior mean if they are not set."""
     choices: list[Choice] = []
     if lam != "cv" and data.w is None and is_auto(recipe.prior_mean):
         recipe = recipe._replace(prior_mean=choose_power(data))
@@ -132,7 +134,7 @@ def fit_labels(
 
 
 def fit_given_pairs(pairs: Pairs, recipe: Recipe, lam: float | str) -> Fitted:
-    """Fit standardized pairs of users, with λ by rule, number or evidence."""
+    """Fit standardized pairs; ``lam`` is a number, "auto" or "evidence"."""
     rate = 1.0 if recipe.learning_rate is None else recipe.learning_rate
     if lam == "cv":
         raise ValueError(
@@ -220,7 +222,7 @@ def accuracies(
     Z_test: Float[np.ndarray, "m p"],
     y_test: Int[np.ndarray, "m"],
 ) -> Float[np.ndarray, "k"]:
-    """Return kNN accuracy at each k of ``NEIGHBORS``; ties go to the first."""
+    """Return kNN accuracy at each k of ``NEIGHBORS``; ties go to the first class."""
     k = min(max(NEIGHBORS), len(Z))
     near = smallest(cdist(Z_test, Z, "sqeuclidean"), k)
     votes = np.cumsum(np.eye(codes.max() + 1)[codes[near]], 1)
@@ -262,7 +264,7 @@ def choose_by_evidence(
 
 
 def unlearned(data: Labeled, recipe: Recipe) -> Fitted:
-    """Return W = W₀ with a fitted b. P(same) requires b."""
+    """Return a fit with W = W₀. Only b is learned, because P(same) requires b."""
     groups, pairs = arrays_of(data)[3], build(data, recipe)
     prior = prior_for(pairs, recipe, np.inf, data)
     rate = rate_for(pairs, recipe, data)
