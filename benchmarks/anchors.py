@@ -106,11 +106,12 @@ def tables(table):
         body.append([size, *(f"{v:.3f}" for v in cells)])
     head = ["anchors", "distance", "stated", "shape", "scale"]
     lines = [
-        f"{study['n']} rows, d = {study['d']}, {study['c']} classes, "
-        f"{study['seeds']} seeds: M against that of all rows. *Distance* is ‖M - M₀‖ / "
-        "‖M₀‖, root mean square over seeds, beside what the fit states; *shape* the "
-        "same of M over its trace, *scale* the ratio of traces. *Thinned* keeps so "
-        "many rows and pairs them among themselves.",
+        f"The data have {study['n']} rows, d = {study['d']}, {study['c']} classes, "
+        f"{study['seeds']} seeds. M is fitted from anchors, and M₀ from all rows. "
+        "*distance* is ‖M - M₀‖ / ‖M₀‖ (root mean square over seeds), and *stated* is "
+        "the standard error that the fit states. *shape* is the distance after "
+        "division of M and M₀ by their traces, and *scale* is the ratio of traces. "
+        "*thinned* keeps as many rows as anchors, and only makes pairs of these rows.",
         "",
         *markdown(body, [*head, "thinned: shape", "scale"]),
     ]
@@ -120,12 +121,12 @@ def tables(table):
     by_entry = inside.mean()
     return [
         *lines,
-        f"Nominal 90 % intervals of the entries of M ({study['n']} rows, "
+        f"Nominal 90% intervals of the entries of M ({study['n']} rows, "
         f"d = {study['d']}, {study['c']} classes, {study['anchors'][0]} anchors, "
-        f"{len(rows)} seeds): {inside.to_numpy().mean():.3f} ± {se:.3f} of the entries "
-        f"covered, by entry {by_entry.min():.3f} to {by_entry.max():.3f}. Around the "
-        "fits of as many thinned "
-        f"rows the same intervals cover {thin.to_numpy().mean():.3f}.",
+        f"{len(rows)} seeds) cover {inside.to_numpy().mean():.3f} ± {se:.3f}, and "
+        f"{by_entry.min():.3f} to {by_entry.max():.3f} by entry. Intervals of the same "
+        f"width around fits to {study['anchors'][0]} thinned rows cover "
+        f"{thin.to_numpy().mean():.3f}.",
         "",
     ]
 

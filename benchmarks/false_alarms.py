@@ -68,10 +68,11 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out/false_alarms.md"))
     options = parser.parse_args()
     lines = [
-        "# Right claims that `compare` calls wrong",
+        "# How often does `compare` reject a right claim?",
         "",
         f"Made by `python benchmarks/false_alarms.py --runs {options.runs} --seed "
-        f"{options.seed}`. Nominal: at most {ALPHA:.0%} of runs.",
+        f"{options.seed}`. The claims are right, so at most {ALPHA:.0%} of the runs "
+        "should be *wrong*.",
         "",
     ]
     rows = []

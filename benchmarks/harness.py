@@ -180,7 +180,7 @@ def tables(study: Study, table: pd.DataFrame) -> list[str]:
     lines: list[str] = []
     for value in study.values:
         judged = gaps(table, study.baseline, value)
-        title = f"{value}, less {study.baseline}"
+        title = f"{value}, difference from {study.baseline}"
         groups = study.groups or (range(judged.seed.min(), judged.seed.max() + 1),)
         for group in groups:
             part = judged[judged.seed.isin(group)]

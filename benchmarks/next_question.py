@@ -3,31 +3,33 @@
     python benchmarks/next_question.py [--starts 20] [--lapse 0.1]
         [--out FOLDER] [--table]
 
-Question: an annotator says *same* or *different* of pairs, ten at a time. How many
-answers does ``pm.next_pairs`` need to reach the held-out log loss of P(same) that 100
-answers to pairs chosen at random give?
+Question: an annotator judges pairs as *same* or *different*, ten at a time. With 100
+judgments of random pairs, P(same) has some log loss on held-out pairs. How many
+judgments does ``pm.next_pairs`` need to reach this log loss?
 
-Data: the six sets that need no file, standardized, their first five principal scores
-(iris: all four features). A start: half of the points (at most 300) are the pool, 500
-pairs of the rest, drawn at random, are judged. Candidates are 1000 pairs of the pool,
-drawn at random; 20 random ones with both answers are known, then eight batches of ten
-are asked for. The answer is whether the classes agree; with ``--lapse`` a share of the
-answers is a coin toss (in the pool; judged pairs are right). The learner is
-``LCA``, its draws 200 of Laplace's approximation.
+Data: the six data sets that need no file, standardized, with their first five principal
+components (iris: all four features). For a start, half of the points (at most 300) are
+the pool, and 500 random pairs of the other points are held out. Candidates are 1000
+random pairs of the pool. The judgments of 20 random candidates are known. Then eight
+batches of ten are asked. A judgment is *same* if the classes agree. With ``--lapse`` a
+share of the judgments in the pool is random. The learner is ``LCA`` with 200 draws of
+Laplace's approximation.
 
-LCA takes the scale of its prior from the pairs it is fitted to (empirical Bayes), and
-pairs that were chosen mislead it. So the prior is that of the 20 random pairs,
-throughout, and weak: ``LCA(standardize=False, prior_mean=W0, regularization=3)``, with
-W0 = ``fitted_.prior.mean`` of the first fit (λ = 10 where the fit is no mode then).
-That was found on starts 1000 to 1003, as was λ = 3; the starts shown are others.
+LCA computes the scale of its prior from the pairs of the fit (empirical Bayes). Chosen
+pairs would bias this scale. So all fits use the prior of the 20 random pairs, with a
+small strength: ``LCA(standardize=False, prior_mean=W0, regularization=3)``, with W0 =
+``fitted_.prior.mean`` of the first fit (λ = 10 if the fit is no mode). This prior was
+chosen on starts 1000 to 1003, which are not shown.
 
-Compared, from the same pool, start and judged pairs: *random*; *random again*, another
-order, which is the control (whatever it seems to save is noise); *information*;
-*disagreement*; *one by one*, the ten pairs of largest information each for itself; and
-with ``LCA(standardize=False)``, whose prior moves with the pairs chosen, *random,
-defaults* and *information, defaults*.
+Compared, from the same pool, start and held-out pairs:
 
-The log loss is that of P(same) averaged over draws; that of the fit alone is kept too.
+* *random*; *random again* has another order (the control: its difference is noise);
+* *information* and *disagreement*, the criteria of ``next_pairs``;
+* *one by one*, the ten pairs that have the largest information each;
+* *random, defaults* and *information, defaults* with ``LCA(standardize=False)``, whose
+  prior depends on the chosen pairs.
+
+P(same) is averaged over draws. Tables also have the log loss of the fit alone.
 Rows are kept in FOLDER/next_question.csv, and done ones are not done again.
 """
 
@@ -223,7 +225,7 @@ def shown(mean, error, form):
 def report(table, provenance):
     """Return the page."""
     lines = [
-        "# The next question: labels needed, beside pairs chosen at random",
+        "# The next question: number of judgments, compared with random pairs",
         "",
         f"`benchmarks/next_question.py`; {provenance}.",
         "",
@@ -246,9 +248,9 @@ def tables(part, rules, what):
     lines = [
         f"Starts of each set: {number}.",
         "",
-        f"Labels needed to reach the log loss of {COUNTS[-1]} random ones, from",
-        "mean curves ± standard error (jackknife over starts; – where it is",
-        "not reached without one of them):",
+        f"Judgments needed to reach the log loss of {COUNTS[-1]} random judgments,",
+        "from mean curves ± standard error (jackknife over starts; – if the log loss",
+        "is not reached without one of the starts):",
         "",
     ]
     sets = list(dict.fromkeys(part.data))
@@ -261,8 +263,8 @@ def tables(part, rules, what):
     lines += markdown(body, ["set", "that log loss", *others])
     for labels in (COUNTS[len(COUNTS) // 2], COUNTS[-1]):
         lines += [
-            f"Log loss minus that of random choice, {labels} labels, mean ± s.e.",
-            "over starts; *all*: over sets, which are the units:",
+            f"Log loss minus the log loss of random pairs, {labels} judgments,",
+            "mean ± s.e. over starts (*all*: over data sets):",
             "",
         ]
         for value, named in what.items():

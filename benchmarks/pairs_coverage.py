@@ -59,8 +59,10 @@ A, B = RNG.normal(size=(2, 5, 2))
 PRIOR = LCAPrior(0.8 * np.eye(2), c=0.8, lam=2.0)
 HEAD = (
     "Made by `python benchmarks/pairs_coverage.py`, which describes the populations.",
-    "90% is right. Ranks are tested for uniformity (family-wise at 1%). ±: a standard",
-    "error. *Quantiles*: of the draws. *Holds the fit*: intervals with the fit inside.",
+    "The nominal coverage is 0.90. ± is one standard error. Ranks are tested for",
+    "uniformity (family-wise at 1%). *distance* and *ratio* are the coverage of the",
+    "intervals, and *quantiles* the coverage of quantiles of the draws. *holds the",
+    "fit* is the share of intervals that contain the fit.",
 )
 
 

@@ -86,10 +86,10 @@ def one_world(spread, seed):
 def table(worlds):
     """Write the table of what is known so far."""
     lines = [
-        "# Coverage of 90 % intervals of distances, judged pairs that share points",
+        "# Coverage of 90% intervals of distances, judged pairs that share points",
         "",
-        "Made by `python benchmarks/point_effects.py`, which says how. ±: one",
-        "standard error over worlds; width relative to the distance.",
+        "Made by `python benchmarks/point_effects.py`, which describes the worlds. ±",
+        "is one standard error over worlds. Widths are divided by the true distance.",
         "",
         "| ω | worlds | form | covered | width | fitted ω, mean |",
         "|---" * 6 + "|",

@@ -265,8 +265,9 @@ def table(numbers):
     lines = [
         "# Triplets: recovery, and coverage of 90% intervals",
         "",
-        "Made by `python benchmarks/triplets.py`, which says how. ±: one standard",
-        "error over worlds. Widths are of log ratios.",
+        "Made by `python benchmarks/triplets.py`, which describes the worlds. ± is one",
+        "standard error over worlds. *distances* and *ratios* are coverages of nominal",
+        "90% intervals by the method named last. *width* is the width of log ratios.",
         "",
     ]
     drawn = [
@@ -292,8 +293,8 @@ def table(numbers):
         "## An embedding of the objects, without features",
         "",
         "SOE: cblearn 0.4.0, the first "
-        f'{max(map(len, numbers["soe"].values()), default=0)} worlds. "By draws": '
-        "the vote of draws in the place of the mode.",
+        f"{max(map(len, numbers['soe'].values()), default=0)} worlds. *By draws*: "
+        "draws vote, instead of the mode. *covered* is the coverage of ratios.",
         "",
         "| triplets | worlds (NUTS) | new triplets right | by cblearn's SOE "
         "| by draws, Laplace | covered | width | by draws, NUTS | covered | width |",
