@@ -7,7 +7,7 @@ the orthogonal complement of the rotation orbit of W, with the basis Q
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
 M and b of these draws are identified, W is not. If the prior makes H positive definite,
-the full covariance H⁻¹ is used to whiten the coordinates of NUTS.
+the full covariance H⁻¹ is used for the start of NUTS.
 
 Cost, with q = pd + 1: the Hessian of N rows takes 2 N q² flops, its factor and inverse
 q³; memory is five matrices of q² numbers.

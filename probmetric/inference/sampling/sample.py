@@ -131,9 +131,9 @@ def sample(
         ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Laplace approximation in unconstrained coordinates (``Gaussian``), or an
-        unconstrained position. Required for a ``Target``. NUTS and SVI use a Gaussian
-        to whiten the coordinates, and only the shapes of a position. Laplace draws from
-        a Gaussian, and searches for the mode from a position.
+        unconstrained position. Required for a ``Target``. NUTS scales the coordinates
+        by a Gaussian, SVI whitens them; both use only the shapes of a position. Laplace
+        draws from a Gaussian, and searches for the mode from a position.
     n_draws : int, default=1000
     n_chains : int, optional
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return

@@ -1,7 +1,7 @@
 """The posterior of W for samplers: log joint density and Laplace's Gaussian.
 
 The likelihood depends only on M = WᵀW, so only the prior determines the rotations of W.
-NUTS uses the full covariance, with rotations, for its start and for whitening. Draws of
+NUTS uses the full covariance, with rotations, for its start and its scales. Draws of
 Laplace's Gaussian leave the rotations out (``inference.rotations``), as for LCA. Under
 a prior centered at 0 the density is constant along rotations. In the covariance, the
 precision along rotations is then set to the mean precision.

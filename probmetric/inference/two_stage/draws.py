@@ -83,8 +83,8 @@ def draw(
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        NUTS starts from the Laplace approximation. NUTS and "svi" use coordinates
-        whitened by it.
+        NUTS starts from the Laplace approximation, which also scales its coordinates.
+        "svi" uses coordinates whitened by it.
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
 
