@@ -8,7 +8,7 @@ the number of classes varies. Every cell runs in a separate process with one BLA
 thread. The second call is timed, without compilation, or the first call if it took more
 than 10 s. Memory is the rise of the largest resident set after the rows were made. A
 curve ends after a cell of more than 10 s. A cell is stopped after 20 s. Stored cells
-are not run again.
+are not run again. faiss is measured if it is installed (``faiss-cpu``).
 """
 
 import argparse
@@ -16,6 +16,7 @@ import multiprocessing
 import resource
 import time
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,20 @@ def sklearn_votes(X, y):
     return lambda: KNeighborsClassifier().fit(Z, y).predict_proba(Z[:1000])
 
 
+def faiss_neighbors(X, y):
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    Z = pm.LDA().fit(X, y).transform(X).astype("float32")
+
+    def use():
+        index = faiss.IndexFlatL2(Z.shape[1])
+        index.add(Z)
+        return index.search(Z[:1000], 5)
+
+    return use
+
+
 LEARNERS = {
     learner.__name__: fits(learner)
     for learner in (
@@ -91,6 +106,7 @@ USES = {
     "intervals": intervals,
     "scikit-learn neighbors": sklearn_neighbors,
     "scikit-learn votes": sklearn_votes,
+    "faiss neighbors": faiss_neighbors,
 }
 METHODS = LEARNERS | PEERS | USES
 
@@ -200,8 +216,8 @@ def figure(table, path):
                 own = table[(table["method"] == method) & (table["curve"] == name)]
                 if own.empty:
                     continue
-                peer = method.startswith("scikit")
-                marks = "--" if peer else "-", "osv^D"[k % 5]
+                peer = method.startswith(("scikit", "faiss"))
+                marks = "--" if peer else "-", "osv^DX"[k % 6]
                 ax.plot(own["size"], own[value].clip(lower=least), marks[0], lw=1, ms=4,
                         marker=marks[1], label=method, color=f"C{k % 10}")  # fmt: skip
                 if value == "seconds":
@@ -238,7 +254,7 @@ def main():
 
     end = time.monotonic() + 60 * options.minutes
     for method in () if options.table else PEERS | USES | LEARNERS:
-        for name in CURVES:
+        for name in CURVES if find_spec("faiss") or "faiss" not in method else ():
             curve(method, name, rows, save, end)
     table = pd.DataFrame(rows)
     write_page("cost", tables(table), options.out)

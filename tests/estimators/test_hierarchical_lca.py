@@ -125,7 +125,7 @@ def test_nuts_draws_lie_around_the_fit():
     pairs, y, group = grouped_pairs(n=60, scales=scales)
     model = HierarchicalLCA(standardize=False).fit_pairs(pairs, y, groups=group)
     nuts = pm.NUTS(n_warmup=200)
-    draws = model.sample(nuts, n_draws=300, n_chains=2, progress=False)["posterior"]
+    draws = model.sample(nuts, n_draws=500, n_chains=2, progress=False)["posterior"]
     spread = draws["spread"].to_numpy()
     low, high = np.quantile(spread, [0.01, 0.99])
     assert low < max(model.spread_, 0.1) < high

@@ -14,7 +14,7 @@ At a stationary point of F, βg = -1, and minus its Hessian is diag(β) H diag(�
 which is positive definite. So every stationary point is a maximum, and there is exactly
 one maximum. ``start`` computes this maximum by Newton steps with the matrix diag(β) H
 diag(β) + I. The Gaussian with the inverse of this matrix as covariance is Laplace's
-approximation. This Gaussian also whitens the coordinates of NUTS.
+approximation. This Gaussian also scales the coordinates of NUTS.
 """
 
 import jax.numpy as jnp

@@ -44,7 +44,7 @@ else:
 def posterior(fitted: Fitted, sampler: object) -> Posterior:
     """Return the posterior near a fit as the input of a sampler, with padded shapes.
 
-    NUTS starts at over-dispersed draws around the mode, in the coordinates of the
+    NUTS starts at over-dispersed draws around the mode, with the scales of the
     Laplace approximation. ``Laplace`` does not draw rotations of W, which do not change
     M. ``Bootstrap`` refits to the pairs.
     """

@@ -7,10 +7,10 @@ the orthogonal complement of the rotation orbit of W, with the basis Q
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
 M and b of these draws are identified, but W is not. If the prior makes H positive
-definite, NUTS uses the full covariance H⁻¹ to whiten its coordinates.
+definite, NUTS starts from the full covariance H⁻¹.
 
-Let q = pd + 1. The Hessian of N rows takes 2 N q² flops, and its factor and inverse
-take q³. Five matrices of q² numbers are in memory.
+Cost, with q = pd + 1: the Hessian of N rows takes 2 N q² flops, its factor and inverse
+q³; memory is five matrices of q² numbers.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array
 
 MAX_PARAMETERS = 10_001
-"""Largest p·d + 1 for second derivatives; their matrices need 4 GB."""
+"""Largest p·d + 1 for second derivatives: 4 GB of matrices."""
 
 
 class Laplace(NamedTuple):
@@ -55,10 +55,10 @@ def laplace(
 ) -> Laplace:
     """Compute the Laplace approximation of the posterior at a mode.
 
-    ``params`` is the mode, computed by ``lca.fit`` with the same arguments. If
-    ``quotient`` is True, the variance along rotations of W is zero, Eq. (1), which
-    requires p ≤ d. ValueError is raised if the precision is not positive definite. Then
-    ``params`` is not a mode, or data and prior do not determine some direction.
+    ``params`` is the mode, computed by ``lca.fit`` with the same arguments. With
+    ``quotient`` the variance along rotations of W is zero, Eq. (1). This requires p ≤
+    d. ValueError is raised if the precision is not positive definite: ``params`` is not
+    a mode, or neither data nor prior determine some direction.
     """
     W = np.asarray(params.W)
     p = len(W)

@@ -121,7 +121,7 @@ def target_data(
 def start(params: LCAParams, data: TargetData, *, quotient: bool = False) -> Gaussian:
     """Return the Laplace approximation at the mode, for data from ``target_data``.
 
-    NUTS starts from this approximation, and uses it to whiten the coordinates. Its
+    NUTS starts from this approximation, and scales the coordinates by it. Its
     covariance includes rotations of W, whose variance is finite because the prior is
     not centered at zero. If ``quotient`` is True, the variance along rotations is zero
     (``lca.laplace``). ``Laplace`` draws from this Gaussian.

@@ -48,13 +48,13 @@ class NUTS:
         (0.95) makes the steps smaller.
     max_tree_depth : int, default=10
         Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
-    adapt_mass : bool, optional
-        Whether to adapt the mass matrix in warm-up. Default: True, except with a
-        Gaussian start and fewer than ten warm-up iterations per parameter. The
-        covariance of a Gaussian start is used as the initial inverse mass matrix.
-    dense_mass : bool, optional
-        Whether the mass matrix is dense instead of diagonal. Default: True with a
-        Gaussian start, which also whitens the coordinates.
+    adapt_mass : bool, default=True
+        Whether to adapt the mass matrix in warm-up. The covariance of a Gaussian start
+        is the initial inverse mass matrix (only its diagonal, unless ``dense_mass``).
+    dense_mass : bool, default=False
+        Whether the mass matrix is dense instead of diagonal. A dense matrix without
+        adaptation is faster if the posterior is nearly Gaussian. If the posterior is
+        curved, as with triplets, a dense matrix is slower and draws may diverge.
     thin : int, default=1
         Number of iterations per draw. Only the last iteration is stored.
     block_size : int, default=100
@@ -77,8 +77,8 @@ class NUTS:
     n_warmup: int | None = None
     target_accept: float = 0.8
     max_tree_depth: int = 10
-    dense_mass: bool | None = None
-    adapt_mass: bool | None = None
+    dense_mass: bool = False
+    adapt_mass: bool = True
     thin: int = 1
     block_size: int = 100
     vectorized: bool = False
@@ -90,10 +90,7 @@ class NUTS:
             store_counts(self, "n_warmup")
         store_counts(self, "max_tree_depth", "thin", "block_size")
         check_within_0_1(target_accept=self.target_accept)
-        for name in ("dense_mass", "adapt_mass"):
-            if getattr(self, name) is not None:
-                check_bool(name, getattr(self, name))
-        for name in ("vectorized", "resume"):
+        for name in ("dense_mass", "adapt_mass", "vectorized", "resume"):
             check_bool(name, getattr(self, name))
 
     def draw(
@@ -110,27 +107,26 @@ class NUTS:
 
         Use module-level functions in ``posterior.target``, because the compiled kernel
         is cached by target. With a Gaussian start, chains start at draws from the
-        Gaussian with twice its standard deviation. With a position, chains start
-        uniformly on (-2, 2). Raises ValueError if the Gaussian is singular, no starting
-        point has a finite density and gradient, or ``checkpoint`` contains another run.
+        Gaussian with twice its standard deviation, and without its correlations unless
+        ``dense_mass`` is True. With a position, chains start uniformly on (-2, 2). Raises ValueError if the Gaussian is
+        singular, no starting point has a finite density and gradient, or ``checkpoint``
+        has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior
         gaussian = isinstance(start, Gaussian)
         if gaussian:
-            _check_factor(np.asarray(start.factor))
+            factor = np.asarray(start.factor)
+            _check_factor(factor)
+            if not self.dense_mass:
+                start = start._replace(factor=np.diag(np.linalg.norm(factor, axis=1)))
         n_warmup = self.n_warmup or (300 if gaussian else 1000)
-        dense, adapt = self.dense_mass, self.adapt_mass
-        if adapt is None:
-            adapt = not gaussian or n_warmup >= 10 * len(start.factor)
-        if dense is None:
-            dense = gaussian
         settings = Settings(
             n_warmup,
             self.target_accept,
             self.max_tree_depth,
-            dense and adapt,
-            adapt,
+            self.dense_mass and self.adapt_mass,
+            self.adapt_mass,
             self.thin,
         )
         size = self.block_size

@@ -129,9 +129,10 @@ def sample(
         ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Laplace approximation in unconstrained coordinates (``Gaussian``), or an
-        unconstrained position. A ``Target`` requires a start. NUTS and SVI whiten the
-        coordinates by a Gaussian, and use only the shapes of a position. Laplace draws
-        from a Gaussian, and searches for the mode from a position.
+        unconstrained position. A ``Target`` requires a start. NUTS scales the
+        coordinates by a Gaussian, and SVI whitens the coordinates. NUTS and SVI use
+        only the shapes of a position. Laplace draws from a Gaussian, and searches for
+        the mode from a position.
     n_draws : int, default=1000
     n_chains : int, optional
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return

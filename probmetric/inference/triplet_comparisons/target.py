@@ -1,10 +1,10 @@
 """The posterior of W for samplers: log joint density and Laplace's Gaussian.
 
 The likelihood depends only on M = WᵀW, so only the prior determines the rotations of W.
-NUTS starts from the full covariance, including rotations, and uses it for whitening.
+NUTS takes its start and its scales from the full covariance, including rotations.
 Draws of Laplace's Gaussian exclude rotations (``inference.rotations``), as for LCA.
-Under a prior centered at 0 the density is constant along rotations. The covariance for
-NUTS then has the mean precision along rotations.
+Under a prior centered at 0 the density is constant along rotations. In the covariance,
+the precision along rotations is then the mean precision.
 """
 
 import jax

@@ -82,8 +82,8 @@ def draw(
     ----------
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
-        All methods start from the Laplace approximation. NUTS and "svi" use coordinates
-        that this approximation whitens.
+        All methods start from the Laplace approximation. The approximation also scales
+        the coordinates of NUTS and whitens those of "svi".
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
 

@@ -125,7 +125,7 @@ def test_uniform_starts_agree_where_the_models_own_density_has_two_sheets():
 @pytest.mark.long
 def test_the_generic_door_starts_at_the_mode_of_the_pooled_density():
     pairs, prior = hidden()
-    options = {"n_draws": 500, "log_likelihood": True, "progress": False}
+    options = {"log_likelihood": True, "progress": False}
     tree = pm.sample(lca, pairs, prior=prior, **options)
     drawn, steps = tree["posterior"], tree["sample_stats"]["n_steps"].to_numpy()
     assert {"W", "log_b", "sigma2", "M", "b"} == set(drawn.data_vars)

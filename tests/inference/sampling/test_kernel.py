@@ -32,7 +32,8 @@ def test_a_target_is_sampled_from_its_laplace_approximation_with_a_short_warm_up
 ):
     data = gaussian_data()
     start = laplace_fit(GAUSSIAN, data, POSITION)
-    draws = sample(GAUSSIAN, data, start=start, seed=1)
+    dense = NUTS(dense_mass=True)
+    draws = sample(GAUSSIAN, data, method=dense, start=start, seed=1)
     reference = {"a": data[0][:2], "b": data[0][2]}
     assert compare(reference, draws).attrs["verdict"] == "agree"
     # The exact inverse mass matrix makes the target round: few steps a draw.
@@ -47,24 +48,23 @@ def test_chains_side_by_side_are_the_same_chains(x64):
     np.testing.assert_allclose(one.values["a"], side.values["a"], rtol=1e-5)
 
 
-ADAPTED = {  # n_warmup and settings: (dense, adapt_mass), of three parameters
-    "enough": ({"n_warmup": 30}, (True, True)),
-    "too short": ({"n_warmup": 29}, (False, False)),
-    "asked for": ({"n_warmup": 29, "adapt_mass": True}, (True, True)),
-    "kept": ({"n_warmup": 30, "adapt_mass": False}, (False, False)),
-    "diagonal": ({"n_warmup": 30, "dense_mass": False}, (False, True)),
+ADAPTED = {  # Settings: (dense, adapt_mass) of the kernel
+    "default": ({}, (False, True)),
+    "dense": ({"dense_mass": True}, (True, True)),
+    "kept": ({"dense_mass": True, "adapt_mass": False}, (False, False)),
 }
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.long] * (n != "enough")) for n in ADAPTED],
+    [pytest.param(n, marks=[pytest.mark.long] * (n != "default")) for n in ADAPTED],
 )
-def test_a_full_mass_matrix_is_adapted_where_the_warm_up_is_long(x64, name, tmp_path):
+def test_the_mass_matrix_is_dense_or_kept_on_request(x64, name, tmp_path):
     settings, expected = ADAPTED[name]
     start = Gaussian({"a": np.zeros(2), "b": np.zeros(())}, np.eye(3))
     posterior = Posterior(GAUSSIAN, gaussian_data(), start)
-    draws = NUTS(**settings, checkpoint=tmp_path).draw(posterior, seed=0, n_draws=2)
+    sampler = NUTS(n_warmup=30, **settings, checkpoint=tmp_path)
+    draws = sampler.draw(posterior, seed=0, n_draws=2)
     found = draws.attributes["dense"], draws.attributes["adapt_mass"]
     assert found == expected
     # Blocks of the time when a state held positions are another run's.
