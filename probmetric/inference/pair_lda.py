@@ -271,6 +271,7 @@ def fit(
         Largest number k of rows, 1 to d. M may have fewer positive eigenvalues and
         rows.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
+        Metric to compute, Eqs. (1)-(4) in this order.
     alpha : float, default=0.01
         Ridge α ≥ 0 added to the mean outer products of differences, in their units.
     weighting : {"log", "excess", "one"}, default="log"

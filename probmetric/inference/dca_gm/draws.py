@@ -9,10 +9,10 @@ and effective sample sizes are meaningful only for these quantities.
 The labels of different points are independent observations. At learning rate 1, the
 target is therefore an ordinary posterior. ``TARGET`` samples the mixtures θ with A.
 ``TARGET_A`` samples only A and fixes θ at its mode, which is empirical Bayes. The
-posterior of A given θ has no gauge freedom and is nearly Gaussian. It is too narrow,
-because it ignores the uncertainty of θ. (Maximizing over θ for each A would not give a
-density.) Laplace's approximation supports only ``TARGET_A``. For (A, θ) it is
-inaccurate, because only the priors determine the scale and the tilts of θ.
+posterior of A given θ has no gauge freedom and is nearly Gaussian. But this posterior
+is too narrow, because it ignores the uncertainty of θ. (Maximizing over θ for each A
+would not give a density.) Laplace's approximation supports only ``TARGET_A``. For (A,
+θ) it is inaccurate, because only the priors determine the scale and the tilts of θ.
 """
 
 from collections.abc import Callable

@@ -5,8 +5,8 @@ sites s = (A, alpha_logit, beta_logit, mu, log_diag, off_diag),
 
     log p(s, y) = η Σ_i w_i log p(y_i | A x_i, θ) + Σ_sites log N(site; mean, sd²),  (1)
 
-by L-BFGS from the start of ``dca_gm.start``. The likelihood is at most 0 and every
-prior is proper, hence a mode exists. L-BFGS uses whitened coordinates: Ã = A L with L
+by L-BFGS from the start of ``dca_gm.start``. A mode exists, because the log likelihood
+is at most 0 and every prior is proper. L-BFGS uses whitened coordinates: Ã = A L with L
 Lᵀ = (XᵀX + (λ/c²) I)/n, and the other sites in units of their prior standard deviation.
 This linear change of coordinates changes no mode and saves many steps for correlated
 features. ``solver="hybrid"`` is the paper's method, which does not maximize a single
@@ -154,7 +154,7 @@ def default_prior(
 ) -> DCAGMPrior:
     """Make the default prior, with centers and scales from starting values of a fit.
 
-    The starting values depend on the data, hence this is an empirical prior.
+    This is an empirical prior, because the starting values depend on the data.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """LCA with a random effect: a linear map per group, or an intercept per point.
 
 Both models are LCA with standard normal effects, multiplied by their *spread* ω with
-prior HalfNormal(s). The symbols are defined in ``inference.lca``; a map has m = pd
+prior HalfNormal(s). The symbols are defined in ``inference.lca``. A map has m = pd
 entries.
 
 * Groups g = 1..G (``models.hierarchical_lca``): maps W_g = W + ωcE_g, and

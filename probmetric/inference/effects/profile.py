@@ -77,8 +77,8 @@ def check_mode(log_density: float, fit: Fit) -> None:
     if log_density == -np.inf and int(fit.result) == Result.CONVERGED:
         raise ValueError(
             "X: the fit did not end at a maximum of the posterior, because the "
-            "Hessian is not negative definite. Check for a point far from all "
-            "others, or increase regularization."
+            "Hessian is not negative definite. Remove points far from all others, or "
+            "increase regularization."
         )
 
 

@@ -32,9 +32,9 @@ TOL = 1e-9
 class Fitted(NamedTuple):
     """A fit with its pairs, prior and settings, in standardized units.
 
-    ``known`` is True if ω was not fitted, because it was passed or there is only one
-    group. ``n_groups`` is None for point effects. ``gap`` estimates, in nats, how far
-    the log density is below its maximum.
+    ``known`` is True if ω was not fitted, because ω was passed or there is one group.
+    ``n_groups`` is None for point effects. ``gap`` estimates, in nats, how far the log
+    density is below its maximum.
     """
 
     fit: Fit

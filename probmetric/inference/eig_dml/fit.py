@@ -161,6 +161,7 @@ def fit(
         Ridge, relative to the mean diagonal entry of H. H is the sum of xxᵀ over the
         differences x of close pairs. A singular H requires a ridge above 0.
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
+        Algorithm. "pdhg" reaches smaller gaps; "frank_wolfe" is the paper's algorithm.
     max_steps : int, default=100_000
     tol : float, optional
         The fit stops if dual - primal ≤ tol · primal. The default is 1e-6 for "pdhg",

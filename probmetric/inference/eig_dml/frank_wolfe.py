@@ -11,7 +11,7 @@ and a step moves towards the best vertex v vᵀ, v the top eigenvector of G(u):
 
 t = 1, 2, ..., from S = I/d. The start is not discarded; its share decreases.
 
-Each step computes λ_max(G(u)), hence the certificate has no extra cost. The gap is
+The certificate has no extra cost, because each step computes λ_max(G(u)). The gap is
 
     dual - min a  =  [λ_max(G(u)) - ⟨u, a⟩]  +  [⟨u, a⟩ - min a]                   (9)
                      (Frank-Wolfe gap)          (smoothing gap)

@@ -1,8 +1,8 @@
 """Restarted primal-dual hybrid gradient for the game of ``eig_dml.fit``.
 
-The game is at unit scale (κ = 1). The lengths of z_τ may differ by orders of magnitude,
-hence the solver uses unit vectors e_τ = z_τ/‖z_τ‖. With m = min ‖z_τ‖², c_τ = m/‖z_τ‖²
-in (0, 1] and w_τ = u_τ/c_τ,
+The game is at unit scale (κ = 1). The solver uses unit vectors e_τ = z_τ/‖z_τ‖, because
+the lengths of z_τ may differ by orders of magnitude. With m = min ‖z_τ‖², c_τ =
+m/‖z_τ‖² in (0, 1] and w_τ = u_τ/c_τ,
 
     f*/m = max_S min_τ e_τᵀSe_τ / c_τ = min { λ_max(Σ w_τ e_τe_τᵀ) : w ≥ 0, cᵀw = 1 },
 
@@ -19,9 +19,9 @@ whose solution is sharp. Each restart replaces ω by the geometric mean of ω an
 ‖ΔS‖/‖Δw‖, the distances since the last restart, as in PDLP. Without this update the
 solver does not converge if the lengths of z differ by orders of magnitude.
 
-‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without forming the matrix. Its entries
-are not negative, hence max_τ (Bx)_τ / x_τ is a bound for every x > 0
-(Collatz-Wielandt), with Bx = A(A*(x)).
+‖A‖² = λ_max((EEᵀ)∘(EEᵀ)) is bounded from above without forming the matrix. As its
+entries are not negative, max_τ (Bx)_τ / x_τ with Bx = A(A*(x)) is a bound for every x >
+0 (Collatz-Wielandt).
 
 Few far pairs are active. The solver therefore uses a working set of far pairs, at first
 the pairs with the smallest a. The solver adds the most violated pairs until no pair is

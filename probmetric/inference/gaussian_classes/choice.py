@@ -20,9 +20,9 @@ highest evidence (``gaussian_classes.prior``) uses S_W twice, and therefore choo
 small an a if n is near D.
 
 Folds are stratified. Their number is at most the size of the smallest class with at
-least two points, because a held-out part without a class would reveal its labels. With
-more than 1000 points, a stratified subset of 1000 points is predicted. A class with one
-point is never predicted. See Benchmarks: few labels.
+least two points, because held-out points without that class would reveal information on
+their labels. With more than 1000 points, a stratified subset of 1000 points is
+predicted. A class with one point is never predicted. See Benchmarks: few labels.
 
 One decomposition is sufficient for all κ₀ and ν₀. Let A = Ψ₀ + S_c, g = x̄_c - m₀, r =
 κ₀n_c/κ and t = κ₀/κ. The posterior has Ψ = A + r ggᵀ and x - m = x - x̄_c + t g. Let A

@@ -13,7 +13,7 @@ combines them with the posterior of ``gaussian_classes.posterior``:
 
 The error rate of a nearest neighbor at distance r under A, |A| = 1, is (1 - s) +
 r²/(2D) tr(A⁻¹B) + O(r⁴), with B = Σ_i ρ_i(s - ρ_i) H̄_i. With n points of density p(x)
-the expected squared distance r² of the nearest is
+the expected squared distance r² of the nearest point is
 
     E r² ≈ Γ(1 + 2/D) (n p V_D)^(-2/D),   V_D = π^(D/2) / Γ(D/2 + 1),             (3)
 
@@ -27,8 +27,8 @@ rate, but not the bias of each class probability.
 
 needs the base distance and the distance under A only once for all γ. The densities are
 fitted without the predicted points. Otherwise the choice would prefer a small γ, which
-predicts badly with 20 to 40 points. The candidates are, from no learning to most
-learning,
+predicts badly with 20 to 40 points. The candidates, from no learning to most learning,
+are
 
     the Euclidean metric in scaled units,  γ = ∞, 10, 3, 1, 0.3, 0.1, 0,          (5)
 

@@ -19,7 +19,7 @@ expected statistics,
     n,   x̄ = μ + f/n,   S = F - ffᵀ/n,   f = Σ E(x - μ),  F = Σ E(x - μ)(x - μ)ᵀ,  (3)
     M:  the mode of the NIW posterior of (3),                                      (4)
 
-hence (1) plus the log prior cannot decrease, and is stationary if (4) returns θ.
+so EM cannot decrease (1) plus the log prior. A θ that (4) returns is stationary.
 
 ``gaussian_classes.completions`` computes the posterior. The NIW posterior of the
 expected statistics (3) would be too narrow, because it treats missing entries as

@@ -133,7 +133,7 @@ def fit(
 ) -> Fit:
     """Compute the posterior mode of (weights, μ, Σ); ``objective`` is the log evidence.
 
-    The prior is conjugate, hence the fit needs no iteration. If entries are missing,
+    The fit needs no iteration, because the prior is conjugate. If entries are missing,
     the fit uses EM (``gaussian_classes.missing.fit_missing``), and the objective is the
     log joint density at the mode.
 

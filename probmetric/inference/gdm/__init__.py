@@ -1,7 +1,7 @@
 """The generalized dissimilarity model: symbols and derivations.
 
-The symbols are defined in ``models.gdm``: β = (b, θ) of q = 1 + dk entries, rows z of
-Z, t = Zβ.
+The symbols are defined in ``models.gdm``: β = (b, θ) of q = 1 + dk entries, Z with a
+row z per pair, t = Zβ.
 
 In reading order:
 

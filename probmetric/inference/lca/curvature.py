@@ -32,7 +32,7 @@ from probmetric.typing import Array
 
 
 class Certificate(NamedTuple):
-    """Certificate of a global optimum; there, both entries are 0 up to rounding.
+    """Certificate, whose entries are 0 at a global optimum up to rounding.
 
     ``largest`` is the largest eigenvalue of Γ and ``stationarity`` the largest entry
     of ΓWᵀ, both relative to the spectral norm of ½ Σ w δδᵀ.

@@ -10,21 +10,22 @@ the posterior means are z̄ = W(x - aδ) and z̄' = W(x' + aδ). For u = z - z',
     ε² = E‖z - z̄‖² = pσ²(1 - s)                     where y = 1,                  (4)
     ε² = pσ²(1 + νs) - ν(1+ν)s²D                    where y = 0.                  (5)
 
-Erratum 1 of seed 000: the paper omits the last term of Eq. (5). With that variance the
-iteration is not EM. The likelihood can fall, and the final σ² is badly biased.
+Erratum 1 of seed 000: the paper omits the last term of Eq. (5). With the paper's
+variance the iteration is not EM. The likelihood can fall, and the final σ² is badly
+biased.
 
 M-step. With WG = Σ w a g δᵀ and R = W - W⁺,
 
 * full (the paper's) augments with (z, z'). For prior precision c = λσ²/c₀² on W,
 
       W⁺ = (W S - WG + c W₀)(S + c I)⁻¹,                                           (6)
-      σ² weighs  A = pn,    B = ½tr(R S Rᵀ) - tr(WG Rᵀ) + Σ w a²D + Σ w ε²;         (7)
+      in (10):   A = pn,    B = ½tr(R S Rᵀ) - tr(WG Rᵀ) + Σ w a²D + Σ w ε²;         (7)
 
 * reduced augments with u only. The likelihood and the fixed points are the same. This
   EM is invariant to translations of x, and faster:
 
       W⁺ = (W T - 2WG + 2c W₀)(T + 2c I)⁻¹,                                        (8)
-      σ² weighs  A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
+      in (10):   A = pn/2,  4B = tr(R T Rᵀ) - 4tr(WG Rᵀ) + 4Σ w a²D + Σ w tr Cov(u). (9)
 
 In both M-steps, x = log b minimizes Eq. (10), with ρ(x) = log σ² = log (e^u - 1)/2 and
 u = 2e^x/p,

@@ -132,7 +132,9 @@ def fit(
         Number k of dimensions, from 1 to n. Dimensions without a positive eigenvalue
         have zero coordinates.
     correction : {None, "lingoes", "cailliez"}, default=None
+        Constant added to D² or D that makes D Euclidean, Eqs. (4) and (5).
     solver : {"auto", "eigh", "lanczos"}, default="auto"
+        Dense or Lanczos eigensolver. "auto" chooses by the size of D.
     tol : float, optional
         Eigenvalues up to ``tol`` times the largest eigenvalue are treated as zero. The
         default is n · eps.

@@ -17,10 +17,10 @@ the mean over groups,
 
     se² = (1 - A/n) Σ_g (M_g - M̄)² / (G (G - 1)),   of G - 1 degrees of freedom.    (1)
 
-A sandwich estimate from the scores of the pairs would be too small, because it ignores
-that the refresh uses an estimated map. For the coverage of Eq. (1) see Benchmarks:
-anchors. With ``n_anchors="auto"``, the number of anchors doubles until ‖se‖ is below
-``AGREE`` times ‖M‖.
+A sandwich estimate from the scores of the pairs would be too small, because it treats
+the map of the refresh as known. For the coverage of Eq. (1) see Benchmarks: anchors.
+With ``n_anchors="auto"``, the number of anchors doubles until ‖se‖ is below ``AGREE``
+times ‖M‖.
 """
 
 from typing import Any, NamedTuple
