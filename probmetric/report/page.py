@@ -199,7 +199,7 @@ def data_again(summary: Summary, data: Dataset | None) -> tuple[Dataset | None, 
 
 def _rows_again(about: Summary, reading: Reading) -> Dataset:
     if not about["classes"]:
-        raise ValueError("the rows have no labels.")
+        raise ValueError("the data must have labels for this report. Set --label.")
     label = about["label"] or last_column(about["source"], reading)
     source = open_rows(about["source"], label, reading)
     return sample_of(source, about["source"], about["sampled"]["most"])

@@ -19,22 +19,24 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     e = estimator
     if e.pairs != "nearest":
         raise ValueError(
-            f"pairs must be 'nearest' if anchors are used, got {e.pairs!r}"
+            "pairs must be 'nearest' if n_anchors is set or the rows are on disk, got "
+            f"{e.pairs!r}"
         )
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
-            "prior_mean must be 'auto', 'identity', 'pca' or a matrix if anchors are "
-            f"used, got {e.prior_mean!r}. Use 'auto': other means require all rows."
+            "prior_mean must be 'auto', 'identity', 'pca' or a matrix if n_anchors is "
+            f"set or the rows are on disk, got {e.prior_mean!r}. Use 'auto', because "
+            "other means require all rows in memory."
         )
     if lam in ("cv", "evidence"):
         raise ValueError(
-            "regularization must be 'auto' or a number if anchors are used, got "
-            f"{lam!r}. Use 'auto'."
+            "regularization must be 'auto' or a number if n_anchors is set or the rows "
+            f"are on disk, got {lam!r}. Use 'auto'."
         )
     if w is not None:
         raise ValueError(
-            "sample_weight must be None if anchors are used, got weights. Remove rows "
-            "of weight 0 before fit"
+            "sample_weight must be None if n_anchors is set or the rows are on disk, "
+            "got weights. Remove rows of weight 0 before fit"
         )
 
 

@@ -101,8 +101,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
         unknown = [name for name in names if name not in number]
         if unknown:
             raise ValueError(
-                f"raters must be raters of the fit, got {unknown[0]!r}. Omit raters: "
-                "then the rater is typical."
+                f"raters must be raters of the fit, got {unknown[0]!r}. Omit raters "
+                "to predict a typical rater."
             )
         return data._replace(rater=np.array([number[name] for name in names]))
 

@@ -298,7 +298,7 @@ def _spectrum(
     (factor,) = get_lapack_funcs(("pstrf",), (scatter,))
     lower, pivots, rank, info = factor(scatter, lower=True)
     if info < 0 or not np.isfinite(scatter).all():
-        raise LinAlgError("the scatter must be finite")
+        raise LinAlgError("X: the scatter of the rows must be finite. Rescale X.")
     columns = np.empty((len(scatter), rank))
     columns[pivots - 1] = np.tril(lower[:, :rank])
     white = half(columns)

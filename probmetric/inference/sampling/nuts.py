@@ -108,9 +108,9 @@ class NUTS:
         Use module-level functions in ``posterior.target``, because the compiled kernel
         is cached by target. With a Gaussian start, chains start at draws from the
         Gaussian with twice its standard deviation, and without its correlations unless
-        ``dense_mass`` is True. With a position, chains start uniformly on (-2, 2). Raises ValueError if the Gaussian is
-        singular, no starting point has a finite density and gradient, or ``checkpoint``
-        has blocks of another run.
+        ``dense_mass`` is True. With a position, chains start uniformly on (-2, 2).
+        Raises ValueError if the Gaussian is singular, no starting point has a finite
+        density and gradient, or ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

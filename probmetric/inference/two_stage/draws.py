@@ -83,7 +83,7 @@ def draw(
     fitted : Fitted
     method : sampler, or "nuts", "laplace", "svi"
         All methods start from the Laplace approximation. The approximation also scales
-        the coordinates of NUTS and whitens those of "svi".
+        the coordinates of NUTS and whitens the coordinates of "svi".
     seed, n_draws, n_chains, progress
         See ``pm.sample``.
 
