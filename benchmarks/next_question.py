@@ -227,7 +227,7 @@ def report(table, provenance):
     lines = [
         "# The next question: number of judgments, compared with random pairs",
         "",
-        f"`benchmarks/next_question.py`; {provenance}.",
+        f"Made by `python benchmarks/next_question.py`; {provenance}.",
         "",
         __doc__.split("Compared,")[0].split("\n\n", 2)[2].strip(),
         "",

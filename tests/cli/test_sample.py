@@ -118,7 +118,7 @@ def test_a_full_disk_keeps_the_blocks_and_says_how_to_go_on(unwritten):
     done, folder = unwritten
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
-    assert "continue with --resume" in done.stderr
+    assert "use --resume to continue" in done.stderr
     assert list((folder / "blocks").glob("block_*.npz"))
     assert not list((folder / "run").iterdir())
 

@@ -151,7 +151,7 @@ def test_folds_are_of_sites(tables, tmp_path):
 
 def test_a_stored_metric_is_evaluated_on_sites(tables, tmp_path):
     fit = ran("fit", "gdm", *sites(tables), "--permutations", 3, "--out", tmp_path)
-    assert "use --coordinates LON,LAT" in fit.stderr
+    assert "add --coordinates LON,LAT" in fit.stderr
     results = json.loads((tmp_path / "summary.json").read_text())["gdm"]
     assert set(results["importance"]) == {"rain", "lon", "lat", "soil"}
     metric = "--metric", tmp_path / "metric.npz"

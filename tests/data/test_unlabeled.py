@@ -78,7 +78,7 @@ def test_a_classifier_warns_once_for_itself_and_its_learner():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         pm.KNeighborsClassifier(pm.LDA(prior_strength=1.0)).fit(X, Y)
-    assert [str(w.message).split(" has ")[0] for w in seen] == ["y"]
+    assert [str(w.message).split(" contains ")[0] for w in seen] == ["y"]
 
 
 def test_groups_of_unlabeled_rows_are_left_out(unchecked, monkeypatch):
@@ -134,7 +134,7 @@ def path(tmp_path):
 
 
 def test_labels_of_a_file_are_warned_about_and_left_out(path):
-    with pytest.raises(UserWarning, match=r"label has -1 .*\(--unlabeled -1\)"):
+    with pytest.raises(UserWarning, match=r"label contains -1 .*\(--unlabeled -1\)"):
         pm.datasets.load(path, drop="group")
     data = pm.datasets.load(path, groups="group", label="kind", unlabeled=-1)
     np.testing.assert_allclose(data.X, X[LEFT[:-1]])
