@@ -38,6 +38,16 @@ class Shared:
         the units of X.
     max_iter : int, default=500
         Maximum number of iterations of the solver.
+    odd_one_out : bool, default=False
+        Use True if each response names the odd one of three points or objects. The odd
+        one is outside the nearest pair. If y is None, the odd one is the last.
+    lapse_rate : float in [0, 1) or "auto", default=0
+        Probability ε of a lapse. In a lapse, the response ignores the distances, and
+        all alternatives are equally probable. If responses contain lapses and ε is 0,
+        the distances are too small. "auto" learns ε with the prior Beta(1, 10).
+    rater_spread : float > 0, default=1.0
+        Prior standard deviation ω of the log sharpness of a rater (see ``sharpness_``).
+        Used if the fit has ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
         Array of points, or function that returns points. Use it if X or pairs contain
         references to points instead of features. X then has shape (n,), and pairs have

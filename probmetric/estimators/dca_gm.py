@@ -1,9 +1,9 @@
-"""``DCAGM``: a discriminative projection, a classifier on it, and metrics from it.
+"""``DCAGM``: a discriminative projection, a classifier, and metrics.
 
-The model is ``probmetric.models.dca_gm``, the fit is in
-``probmetric.inference.dca_gm.fit``. This file only changes units: with x = (u - m)/s
-for an input u, y = (A/s) u - (A/s) m. In input units A becomes A/s, and centers move by
-(A/s) m.
+The model is ``probmetric.models.dca_gm``, and the fit is in
+``probmetric.inference.dca_gm.fit``. This file only changes units. For an input u, the
+standardized point is x = (u - m)/s, so the projection is y = Ax = (A/s) u - (A/s) m. In
+input units A is therefore A/s, and centers move by (A/s) m.
 """
 
 from collections.abc import Sequence
@@ -61,61 +61,63 @@ Ordinary = Annotated[float, Number(0, 1e300, open_low=True)]
 class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     """Discriminative component analysis by Gaussian mixtures.
 
-    A point x is projected to Ax. In the projection, the density of every class is a
-    mixture of Gaussians. Class probabilities are computed from these densities. A is
-    learned to predict the class, not the density of x. The cost of a step is O(n),
-    compared to O(n²) for neighborhood components analysis.
+    A point x is projected to Ax by a learned p × d matrix A. In the projection, the
+    density of every class is a mixture of Gaussians. Class probabilities are computed
+    from these densities. The fit maximizes the probability of the classes, not the
+    density of x. A step costs O(n), compared to O(n²) for neighborhood components
+    analysis.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of rows p of A, from 1 to d. If it is set, ``components_`` has as many
-        rows. Default: the number of classes minus 1, but at least 2 and at most d; the
-        metric is then mixed with the Euclidean metric and has full rank.
+        Number of rows p of A, from 1 to d. ``components_`` then has p rows. Default:
+        the number of classes minus 1, but at least 2 and at most d. With the default,
+        the metric is mixed with the Euclidean metric (see ``prior_strength``) and has
+        full rank.
     n_gaussians : int or sequence of int, default=3
-        Number of mixture components of every class, or a number for each class. Classes
-        with fewer distinct projected points have fewer components.
+        Number of mixture components of every class, or one number for each class. A
+        class with fewer distinct projected points has fewer components.
     covariance : {"class", "component"}, default="class"
-        Whether the components of a class share one covariance, or each component has a
-        covariance.
+        Covariances of the mixtures: one for each class, or one for each component.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Weight s of the prior, as a number of points. With larger s less is learned.
-        "cv" chooses s among 1, 4, 16, 64, 256 and ∞. It compares the cross-validated
-        log loss of ``KNeighborsClassifier`` under the starting value of A
-        (``inference.dca_gm.choice``), without fits of DCA-GM. 0, the default before
-        version 0.2, turns the following priors off. s is used in four places:
+        Weight s of the prior, as a number of points. With larger s, the metric is
+        closer to the Euclidean metric. "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by
+        the cross-validated log loss of ``KNeighborsClassifier`` under the starting
+        value of A (``inference.dca_gm.choice``). This choice requires no fits of
+        DCA-GM. s = 0 was the default before version 0.2, and turns the following priors
+        off. s has four effects:
 
-        - The rows of the starting value of A are directions of LDA and RCA. They are
-          computed from the covariance within classes, which is shrunk toward the
-          diagonal matrix of feature variances with the weight of s points.
+        - The starting value of A consists of directions of LDA and RCA. The covariance
+          within classes, from which they are computed, is shrunk toward the diagonal
+          matrix of feature variances with the weight of s points.
         - The prior mean of A is the starting value. The precision of this prior is
           multiplied by 10 (1 + s/n), with s/n at most 100.
-        - In the metric, the Euclidean distance of standardized features has weight s/(n
-          + s). With ∞ the metric is this distance. If ``n_components`` is set or the
-          metric is "subspace", nothing is mixed in, and ∞ makes the covariance of the
-          starting value diagonal.
-        - With "lbfgs" and any s > 0, the prior of the mixtures counts as 22 points.
+        - The learned metric is mixed with the Euclidean metric of standardized
+          features, which has weight s/(n + s). With s = ∞ the result is the Euclidean
+          metric. If ``n_components`` is set or ``metric="subspace"``, the metric is not
+          mixed. Then s = ∞ only makes the covariance of the starting value diagonal.
+        - With ``solver="lbfgs"`` and any s > 0, the prior of the mixtures has the
+          weight of 22 points.
     regularization : float > 0, default=1.0
         Strength λ of the prior of A around its starting value. An entry of A has prior
         standard deviation c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean
         square of the entries of the starting value.
     learning_rate : float > 0, default=1.0
-        Power to which the likelihood is raised. Use 1 (Bayes' rule) for independent
-        points.
+        Power to which the likelihood is raised. Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" alternate
         EM and conjugate gradient steps, as in the paper. In the gradient steps,
-        "hybrid" fixes the centers of the mixtures. "hybrid_tied" uses projections Aμ'
-        of points μ' as centers, which move with A. The alternation does not maximize a
-        single objective, and returns its best iterate.
+        "hybrid" keeps the centers of the mixtures fixed. With "hybrid_tied" the centers
+        are projections Aμ' of points μ', and move with A. The two alternating solvers
+        do not maximize a single objective, and return their best iterate.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
         Metric that ``components_`` and ``transform`` use. See ``get_metric``.
     max_iter : int, optional
-        Maximum number of steps. Default: 500 for L-BFGS and 30 for the alternation,
-        which stops after ``max_iter`` steps by design.
+        Maximum number of steps. Default: 500 for "lbfgs", and 30 for the alternating
+        solvers, which stop after ``max_iter`` steps by design.
     tol : float, default=1e-5
-        L-BFGS stops when an iteration increases the log posterior by less than this.
-        The alternation stops when the gradient is smaller than this.
+        "lbfgs" stops if an iteration increases the log posterior by less than ``tol``.
+        The alternating solvers stop if the gradient is smaller than ``tol``.
     random_state : int, default=0
         Seed of k-means, which computes the starting values of the mixtures.
 
@@ -124,15 +126,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     classes_ : array of shape (c,)
     components_ : array of shape (p, d), or (d, d) if mixed
         Linear map L of the metric M = LᵀL, in input units. Rows are in order of
-        descending contribution. Columns of constant features are zero if the metric is
-        mixed with the Euclidean metric.
+        descending contribution to M. If the metric is mixed with the Euclidean metric,
+        columns of constant features are zero.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean metric.
     params_ : DCAGMParams
-        Fitted parameters for standardized features. A is scaled and rotated such that
-        the pooled covariance within components is I.
+        Fitted parameters for standardized features. A is transformed such that the
+        pooled covariance within mixture components is I.
     fit_ : Fit
-        Result of the solver, before A is transformed.
+        Result of the solver, before A is transformed as in ``params_``.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -141,9 +143,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     Notes
     -----
     The fit is a local optimum. A is identified only up to an invertible linear map,
-    which does not affect metrics and probabilities. By default ``posterior_metric``
-    computes 200 metrics, with "laplace" and fixed mixtures. For log losses with few
-    labels see Benchmarks: few_mixtures.
+    which does not change metrics and probabilities. By default ``posterior_metric``
+    computes 200 metrics by ``method="laplace"`` with fixed mixtures. For log losses
+    with few labels see Benchmarks: few_mixtures.
 
     References
     ----------
@@ -244,7 +246,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log p(c|x), with columns in the order of ``classes_``."""
+        """Compute log p(c|x), shape (n, c), with columns in order of ``classes_``."""
         points = self._standardized(X)
         rows = pad_rows(points, bucket(len(points)))  # A few sizes, to avoid compiling.
         log_p = np.asarray(class_log_probability(self.params_, rows))
@@ -263,13 +265,12 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             Kind of metric. Default: the parameter ``metric`` of the class.
 
             - "average_fisher": Mahalanobis distance under the Fisher information matrix
-              of p(c|x), averaged over the training points. ``prior_strength`` sets the
-              weight of the Euclidean distance that is mixed in. Nothing is mixed in if
-              ``n_components`` is set or the parameter ``metric`` is "subspace".
+              of p(c|x), averaged over the training points. This metric is mixed with
+              the Euclidean metric as described at ``prior_strength``.
             - "subspace": Euclidean distance in the projection of ``params_``.
             - "local_fisher": Mahalanobis distance under the Fisher information matrix
-              of p(c|x) at the query.
-            - "hellinger", "jensen_shannon": divergence of the class probabilities.
+              of p(c|x) at the query point.
+            - "hellinger", "jensen_shannon": divergence of the two points' p(c|x).
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
@@ -285,7 +286,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         return Mahalanobis(factor / self.scale_)
 
     def _strength_of_euclid(self) -> float:
-        """Return s in the metric: 0 in a subspace, and in pickles of version 0.1."""
+        """Return s of the mixed metric, or 0 if the metric is not mixed."""
         return getattr(self, "_euclid", 0.0)
 
     def _in_input_units(self) -> DCAGMParams:
@@ -309,7 +310,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw the average Fisher information matrix J, and class probabilities.
+        """Draw the average Fisher information matrix J and class probabilities.
 
         J is the matrix of the metric "average_fisher", in input units.
 
@@ -317,26 +318,26 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
         queries : array-like of shape (m, d), optional
-            Points at which to store p(c|x). Default: the training points. Must be None
-            with ``log_likelihood``, ``predictive`` or ``prior_draws``.
+            Points at which p(c|x) is stored. Default: the training points. Must be None
+            if ``log_likelihood``, ``predictive`` or ``prior_draws`` is set.
         mixtures : {"sampled", "fixed"}, optional
-            Whether the parameters of the mixtures are sampled with A, or fixed at their
-            posterior mode. Default: "fixed" for "laplace", which is inaccurate with
-            sampled mixtures. "sampled" for the other methods.
+            Whether the parameters of the mixtures are sampled together with A, or fixed
+            at their posterior mode. Default: "sampled", except for
+            ``method="laplace"``, which is inaccurate with sampled mixtures.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data. Power scaling (``az.psense_summary``) uses them. With fixed
-            mixtures only the log prior of A is stored.
+            of all data. Power scaling (``az.psense_summary``) uses these values. With
+            fixed mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior. (The fit computes the prior from the data.)
-            Draws are stored as ``prior``, and classes simulated from them as
-            ``prior_predictive``. Requires sampled mixtures. Default: none.
+            Number of draws from the prior that the fit computed from the data. The
+            draws are stored as ``prior``, and classes simulated from the draws as
+            ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
 
         Returns
         -------
         DataTree
-            Posterior of ``J``, ``class_probability`` and ``log_likelihood``. A and the
-            mixtures are not stored, because they are not identified.
+            Posterior draws of ``J`` (d, d) and ``class_probability`` (point, class). A
+            and the mixtures are not stored, because they are not identified.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)
@@ -347,7 +348,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             raise ValueError(
                 "queries must be None if log_likelihood, predictive or prior_draws "
                 f"is set, got shape {np.shape(queries)}. These three options use the "
-                "training points"
+                "training points. Omit queries."
             )
         if prior_draws is not None:
             prior_draws = check_number("prior_draws", prior_draws, 1, whole=True)

@@ -1,4 +1,4 @@
-"""``EigDML``: the metric that separates far pairs most, with its certificate.
+"""``EigDML``: the metric with the largest distance of the nearest far pair.
 
 The derivation is ``inference.eig_dml.fit``.
 """
@@ -26,7 +26,7 @@ from probmetric.inference.solvers.result import Fit
 
 
 def apart(pairs: Pairs) -> Pairs:
-    """Return the pairs without equal points in different classes."""
+    """Return the pairs without far pairs of two equal points."""
     X, i, j = (np.asarray(array) for array in pairs[:3])
     y = np.asarray(pairs.y)
     rest = (y == 1) | np.any(X[i] != X[j], 1)
@@ -40,37 +40,39 @@ class EigDML(PairLearner):
     A close pair has two points of the same class, and a far pair two points of
     different classes. The learner maximizes the distance of the *nearest* far pair,
     under the constraint that the squared distances of all close pairs sum to κ. The
-    optimum is global, up to ``gap_``. It is then mixed with the Euclidean metric,
-    according to ``prior_strength``.
+    solver finds the global optimum up to ``gap_``. This optimum is then mixed with the
+    Euclidean metric, with weights set by ``prior_strength``.
 
     Parameters
     ----------
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
-        "pdhg" is a restarted primal-dual gradient method, and allows gaps of 1e-6 and
-        below. "frank_wolfe" is the paper's solver. It is slower, and suits a gap of 1%.
+        "pdhg" is a restarted primal-dual gradient method, which reaches relative gaps
+        of 1e-6 and below. "frank_wolfe" is the paper's solver, which is slower. Use it
+        only for relative gaps of about 1%.
     kappa : float > 0, optional
-        Sum κ of the squared distances of close pairs. It scales all distances by a
+        Sum κ of the squared distances of close pairs. κ changes all distances by a
         common factor, and has no other effect. Default: d.
     ridge : float ≥ 0, default=1e-6
-        Regularization of H, the sum of outer products of differences of close pairs.
-        ``ridge`` times tr(H)/d is added to the diagonal of H. With 0, a singular H
-        raises an error.
+        Regularization of H, the sum of (a - b)(a - b)ᵀ over close pairs (a, b).
+        ``ridge`` times tr(H)/d is added to the diagonal of H. If ``ridge`` is 0, a
+        singular H raises an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the Euclidean metric, as a number of points. With n points, the
-        learned metric is the optimum with weight n/(n + s), plus the Euclidean metric
-        of standardized features with weight s/(n + s). Both have the same trace. s = 0
-        is the optimum, and ∞ the Euclidean metric. "cv" tries 1, 4, 16, 64, 256 and ∞.
-        It computes the log loss of ``KNeighborsClassifier`` in five folds
-        (``neighbors.strength``). It chooses the largest s that is at most two standard
-        errors worse than the best. This takes five to fifteen short fits with "pdhg".
-        In ``fit_pairs``, s counts pairs, and "cv" means 0.
+        learned metric is a weighted sum of the optimum, with weight n/(n + s), and the
+        Euclidean metric of standardized features, with weight s/(n + s). Both metrics
+        are first scaled to the same trace. s = 0 gives the optimum, and s = ∞ the
+        Euclidean metric. "cv" tries s = 1, 4, 16, 64, 256 and ∞. It chooses the largest
+        s whose log loss of ``KNeighborsClassifier`` in five folds is at most two
+        standard errors above the lowest (``neighbors.strength``). This choice takes 5
+        to 15 short fits with "pdhg". In ``fit_pairs``, s is a number of pairs, and "cv"
+        means s = 0.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from labels, as in ``LCA``.
     n_targets, n_impostors : int, default=3
         As in ``LCA``. Not used by ``pairs="all"``.
     tol : float > 0, optional
-        The solver stops when ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6, or
-        1e-2 for "frank_wolfe".
+        The solver stops if ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6 for
+        ``solver="pdhg"``, and 1e-2 for "frank_wolfe".
     max_iter : int, default=100_000
         Maximum number of iterations.
 
@@ -78,8 +80,8 @@ class EigDML(PairLearner):
     ----------
     components_ : array of shape (r, d)
         Linear map in input units, identified only up to rotation and reflection of its
-        rows. r is d if s > 0. If s = 0, r is the rank of the optimum, often far below
-        d. Columns of constant features are zero.
+        rows. If s > 0, r is d. If s = 0, r is the rank of the optimum, which is often
+        far below d. Columns of constant features are zero.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean metric.
     primal_, dual_, gap_ : float
@@ -87,8 +89,9 @@ class EigDML(PairLearner):
         before mixing. ``dual_`` is an upper bound on this distance for every metric
         that satisfies the constraint. ``gap_`` is ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
-        Dual weights of the n_F far pairs, which sum to one. Only pairs whose weight is
-        positive determine the optimum. Far pairs that ``fit`` left out have no weight.
+        Dual weights of the n_F far pairs, which sum to one. Only far pairs with a
+        positive weight determine the optimum. Far pairs that ``fit`` left out are not
+        included.
     n_iter_ : int
     classes_, threshold_, pair_classes_, mean_, scale_
         As in ``LCA``.
@@ -96,13 +99,13 @@ class EigDML(PairLearner):
 
     Notes
     -----
-    A far pair with two equal points makes the objective 0 for every metric. ``fit``
-    warns about such pairs and leaves them out. ``fit_pairs`` raises an error.
+    If a far pair has two equal points, the objective is 0 for every metric. ``fit``
+    leaves out such pairs with a warning, and ``fit_pairs`` raises an error.
 
     The optimum depends only on the nearest far pairs. With few labels, nearest-neighbor
-    classification was less accurate under the optimum than under the Euclidean
-    distance. Under the mixed metric it was as accurate or better (see the guide to few
-    labels).
+    classification was less accurate under the optimum than under the Euclidean metric.
+    Under the mixed metric, classification was as accurate as under the Euclidean
+    metric, or more accurate (see the guide to few labels).
 
     References
     ----------

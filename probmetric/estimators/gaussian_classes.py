@@ -1,7 +1,7 @@
 """``GaussianClasses``: Bayes classifier of Gaussians with integrated parameters.
 
-The model is ``probmetric.models.gaussian_classes``, the closed forms are in
-``probmetric.inference.gaussian_classes.posterior``; this file has no mathematics.
+The model is ``probmetric.models.gaussian_classes``. The closed forms are in
+``probmetric.inference.gaussian_classes.posterior``. This file has no mathematics.
 """
 
 from collections.abc import Sequence
@@ -71,11 +71,12 @@ from probmetric.typing import ArrayLike, Purpose, Self, no_type_check
 
 
 class ClassFit(NamedTuple):
-    """Results of both estimators of Gaussian classes, in scaled units.
+    """Results of a fit of ``GaussianClasses`` or ``GLML``, in scaled units.
 
-    If entries are missing, ``stats`` is None, and ``posterior`` is a mean over
-    completed data sets. ``points`` are in input units, and ``data`` are scaled. Both
-    are empty after a fit to data on disk. ``constant`` marks columns that do not vary.
+    If entries are missing, ``stats`` is None, and ``posterior`` has a leading axis for
+    the imputed data sets. ``points`` are in input units, and ``data`` are scaled. After
+    a fit to data on disk, ``points`` and ``data`` are empty. ``constant`` marks columns
+    that do not vary.
     """
 
     points: Float[np.ndarray, "n d"]
@@ -107,7 +108,7 @@ def check_varied(prior: NIWPrior, n: int) -> None:
 
 @settings
 class GaussianLearner(TellsClasses, Learner[Exact]):
-    """Base of ``GaussianClasses`` and ``GLML``: the posterior of Gaussian classes."""
+    """Base of ``GaussianClasses`` and ``GLML``: posterior of Gaussian classes."""
 
     _streams = True
     _default_method = "exact"
@@ -241,40 +242,41 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
 
 @settings
 class GaussianClasses(ClassProbabilities, GaussianLearner):
-    """Bayes classifier with one Gaussian per class and parameters integrated out.
+    """Bayes classifier with one Gaussian per class, whose parameters are integrated.
 
-    Use this class to classify, and ``GLML`` for a local metric computed from the same
-    Gaussians. The prior is normal-inverse-Wishart, with parameters chosen from the
-    data. The predictive density of a class is a Student-t.
+    Use this class to classify, and ``GLML`` for a local metric computed from such
+    Gaussians. The prior of each class is normal-inverse-Wishart, with parameters chosen
+    from the data. The predictive density of each class is a Student-t.
 
     Parameters
     ----------
     prior : {"cv", "evidence"}, default "cv"
         Method to choose the prior. "cv" minimizes the log loss of held-out points in
-        five folds (fewer if a class has fewer points). It tries 280 priors, from one
-        fixed diagonal covariance for all classes to a free covariance for each class
-        (``inference.gaussian_classes.choice``). "cv" costs about five fits, or 15 fits
-        if there are fewer than 300 points (three repetitions of the folds). "cv" may
-        choose a prior that holds the covariance constant; draws then vary too little
-        for intervals. "evidence", the default before version 0.2, maximizes the
-        marginal likelihood among 216 priors. These are computed from the pooled
-        covariance of the training points. "evidence" is overconfident if a class has no
-        more points than features. With missing entries "evidence" is always used.
+        five folds (fewer folds if a class has fewer points). It tries 280 priors, from
+        one fixed diagonal covariance for all classes to a free covariance for each
+        class (``inference.gaussian_classes.choice``). "cv" costs about 5 fits, or 15
+        fits with fewer than 300 points, because the folds are then repeated three
+        times. "cv" may choose a prior that fixes the covariance. Draws then vary too
+        little for intervals. "evidence", the default before version 0.2, maximizes the
+        marginal likelihood over 216 priors that are computed from the pooled covariance
+        of the training points. "evidence" is overconfident if a class has no more
+        points than features. If entries are missing, "evidence" is always used.
     covariance : {"full", "tied", "diagonal"}, default "full"
-        "full": one covariance for each class. "tied": one covariance for all classes.
-        "diagonal": independent features.
+        Covariances of the Gaussians. "full": one covariance for each class. "tied": one
+        covariance for all classes. "diagonal": independent features within each class.
     alpha : float > 0, default 1
-        Dirichlet concentration of the class weights.
+        Concentration of the Dirichlet prior of the class weights.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
-        as a mapping from class to frequency. Use it if they differ from the training
-        frequencies (the default). Class probabilities are multiplied by the ratio of
-        the two frequencies, and normalized.
+        as a mapping from class to frequency. Use ``class_prior`` if these frequencies
+        differ from the training frequencies, which are the default. Class probabilities
+        are multiplied by the ratio of the new to the training frequencies, and
+        normalized.
     missing : {"error", "integrate"}, default "error"
-        Treatment of NaN. "integrate" assumes that entries are missing at random. The
-        posterior is a mean over 24 imputations of the rows, drawn by data augmentation.
-        A prediction uses only the observed entries of its row, and is exact given the
-        posterior.
+        Treatment of NaN. "error" raises an error. "integrate" assumes that entries are
+        missing at random. The posterior is then a mean over 24 imputations of the rows,
+        drawn by data augmentation. A prediction uses only the observed entries of its
+        row, and is exact given the posterior.
     random_state : int, RandomState or None
         Seed of the imputations. Not used if all rows are complete.
 
@@ -288,12 +290,12 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        log p(X, y) in scaled units under ``prior_``. With ``prior="evidence"`` use it
-        to compare values of ``covariance`` on the same data. NaN if entries are
-        missing.
+        Log marginal likelihood log p(X, y) in scaled units under ``prior_``. With
+        ``prior="evidence"``, use ``log_evidence_`` to compare values of ``covariance``
+        on the same data. NaN if entries are missing.
     posterior_ : ClassPosterior
-        Posterior in scaled units. With missing entries every array has a leading axis
-        of length 24, for the imputations.
+        Posterior in scaled units. If entries are missing, every array has a leading
+        axis of length 24 for the imputations.
     n_features_in_, feature_names_in_
 
     Notes
@@ -320,15 +322,15 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Compute the posterior given labeled points. It is exact for complete rows.
+        """Compute the posterior given labeled points (exact for complete rows).
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``) with y None. A class may have
-            fewer points than features, even only one point. For data on disk,
-            ``prior="cv"`` uses a random sample of about 50,000 rows, which is the same
-            in every fit. All other computations use all rows.
+            Points, or labeled data on disk (``pm.open``) with ``y=None``. A class can
+            have fewer points than features, and even only one point. For data on disk,
+            ``prior="cv"`` uses a random sample of about 50,000 rows, the same in every
+            fit. All other computations use all rows.
         """
         check_settings(self)
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -367,14 +369,14 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, default="exact"
             Independent, exact draws.
         log_prior : bool, default=False
-            Whether to store the log densities of prior and likelihood. Power scaling
-            (``az.psense_summary``) uses them.
+            Whether to store the log densities of prior and likelihood, which power
+            scaling (``az.psense_summary``) uses.
 
         Returns
         -------
         DataTree
-            Posterior of weights (class), mean (class, feature) and covariance (class,
-            feature, feature_bis), in input units.
+            Posterior draws of weights (class), mean (class, feature) and covariance
+            (class, feature, feature_bis), in input units.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
@@ -393,10 +395,10 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> PosteriorMetric:
         """Return one local metric for each posterior draw of the class Gaussians.
 
-        Each metric is computed as in ``GLML(rule="min_norm", gamma=0)``. Labeled points
-        are assumed to be independent draws from the model. Intervals contain the true
-        distance less often than stated, especially with few points. See Benchmarks:
-        local_intervals.
+        Each metric is computed as in ``GLML(rule="min_norm", gamma=0)``. The posterior
+        assumes that labeled points are independent draws from the model. Intervals
+        contain the true distance less often than their nominal probability, especially
+        with few points. See Benchmarks: local_intervals.
 
         Parameters
         ----------
@@ -408,8 +410,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Raises
         ------
         ValueError
-            If ``purpose="intervals"`` and the covariance is not learned: the prior that
-            "cv" chose holds it constant (``prior_.nu`` is 10⁶ or more).
+            If ``purpose="intervals"`` and ``prior="cv"`` chose a prior that fixes the
+            covariance (``prior_.nu`` is 10⁶ or more).
         """
         self._check(purpose)
         check_choice("method", method or "exact", ("exact",))
@@ -423,7 +425,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         )
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log P(class | x) with all parameters integrated out."""
+        """Compute log P(class | x), shape (n, c), with parameters integrated out."""
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = checked_rows(self, X, finite="allow-nan" if integrate else True)

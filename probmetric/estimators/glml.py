@@ -1,7 +1,7 @@
 """``GLML``: neighbors under a metric that removes the leading bias at every query.
 
-The model is ``probmetric.models.gaussian_classes``, the local metrics are in
-``probmetric.inference.gaussian_classes.local_metric``; this file has no mathematics.
+The model is ``probmetric.models.gaussian_classes``. The local metrics are in
+``probmetric.inference.gaussian_classes.local_metric``.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,10 +68,10 @@ def _whole_rows(fitted: ClassFit) -> Bool[np.ndarray, "n"]:
 class GLML(SameProbability, GaussianLearner):
     """Generative Local Metric Learning: nearest neighbors under per-query metrics.
 
-    The density of each class is a Gaussian. Class probabilities of the neighbors differ
-    from the probabilities at the query, which biases votes. At each query, the metric
-    gives weights to directions such that this bias is zero to second order in the
-    distance. Votes are averaged over posterior draws of the Gaussians.
+    The density of each class is a Gaussian. Votes of neighbors are biased, because
+    class probabilities of the neighbors differ from the probabilities at the query. The
+    metric at each query makes this bias zero to second order in the distance. Votes are
+    averaged over posterior draws of the Gaussians.
 
     Parameters
     ----------
@@ -87,19 +87,19 @@ class GLML(SameProbability, GaussianLearner):
         - "fisher": the Fisher information of the class probabilities. Use it as a
           baseline.
     gamma : "cv" or float ≥ 0, default "cv"
-        Weight γ of the pooled metric, the Mahalanobis metric of the covariance within
-        classes. ∞ uses only the pooled metric. "cv" tries the Euclidean metric of
-        scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It computes the log loss
-        of ``KNeighborsClassifier`` in folds, from rows without missing entries. This
-        takes about 15 fits, or 5 with 300 or more points. It chooses the first setting
-        that is at most two standard errors worse than the best.
+        Weight γ of the pooled metric, which is the Mahalanobis metric of the covariance
+        within classes. γ = ∞ uses only the pooled metric. "cv" tries the Euclidean
+        metric of scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the
+        first of these whose log loss of ``KNeighborsClassifier`` in folds is at most
+        two standard errors above the lowest. This takes about 15 fits, or 5 with 300 or
+        more points. Rows with missing entries are not used.
     densities : {"posterior", "mle"}, default "posterior"
-        Densities of the classes. "posterior" integrates parameters out. "mle" uses the
-        Gaussians of the paper, fitted by maximum likelihood and shrunk by
+        Densities of the classes. "posterior" integrates the parameters out. "mle" uses
+        the Gaussians of the paper, fitted by maximum likelihood and shrunk by
         ``shrinkage``. "mle" requires ``n_draws=0`` and complete rows.
     shrinkage : float in [0, 1], default 0.1
-        Shrinkage of covariances with "mle": Σ = (1 - a)Σ̂ + a tr(Σ̂)/d · I for
-        ``shrinkage`` a.
+        Shrinkage a of covariances with ``densities="mle"``: Σ = (1 - a)Σ̂ + a tr(Σ̂)/d
+        · I.
     prior, covariance, alpha
         As in ``GaussianClasses``.
     n_draws : int ≥ 0, default 24
@@ -120,8 +120,8 @@ class GLML(SameProbability, GaussianLearner):
     gamma_ : float
         Value of γ.
     frame_ : {"pooled", "identity"}
-        Metric that has weight γ: the pooled metric ("pooled"), or the Euclidean metric
-        of scaled features ("identity"). With "identity" ``gamma_`` is ∞, and nothing
+        Metric with weight γ: the pooled metric ("pooled"), or the Euclidean metric of
+        scaled features ("identity"). If it is "identity", ``gamma_`` is ∞, and nothing
         was learned.
     gamma_scores_ : array or None
         Held-out log score of the Euclidean metric and of each γ, from ∞ to 0. None if
@@ -135,17 +135,18 @@ class GLML(SameProbability, GaussianLearner):
     Notes
     -----
     Use GLML if you need a local metric. To classify use ``GaussianClasses``, which was
-    at least as accurate with 20 to 160 points. With few labels "cv" mostly chooses the
-    Euclidean metric. See Benchmarks: few_classes.
+    at least as accurate with 20 to 160 points. With few labels, ``gamma="cv"`` mostly
+    chooses the Euclidean metric. See Benchmarks: few_classes.
 
     ``sample`` makes exact draws of weights (class), mean (class, feature) and
     covariance (class, feature, feature_bis). It is not available for
-    ``densities="mle"``. By default ``posterior_metric`` uses the draws of the fit. It
-    assumes that labeled points are independent draws from the model. Its intervals may
-    contain the true distance less often than stated: the estimated curvature of the
-    class densities is noisy, which lengthens local distances, and the prior is chosen
-    with the same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite,
-    all draws have the same metric, and intervals are not available.
+    ``densities="mle"``. By default ``posterior_metric`` uses the draws of the fit, and
+    assumes that labeled points are independent draws from the model. Intervals may
+    contain the true distance less often than their nominal probability, for two
+    reasons. The noise of the estimated class densities lengthens local distances, and
+    the prior is chosen with the same points. See Benchmarks: local_intervals. If
+    ``gamma_`` is infinite, all draws have the same metric, and intervals are not
+    available.
 
     References
     ----------
@@ -177,9 +178,8 @@ class GLML(SameProbability, GaussianLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``) with y None. Data on disk
-            require a number as ``gamma``. The Gaussians are learned as in
-            ``GaussianClasses``, and ``predict`` is not available.
+            Points, or labeled data on disk (``pm.open``) with ``y=None``. Data on disk
+            require a number as ``gamma``, and ``predict`` is then not available.
         """
         check_settings(self)
         self._check_options()
@@ -296,7 +296,7 @@ class GLML(SameProbability, GaussianLearner):
         return voters.predict_log_proba(checked_rows(self, X, finite=True))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class. Ties go to the first in ``classes_``."""
+        """Predict the most probable class of each point (if tied, the first class)."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
@@ -316,9 +316,9 @@ class GLML(SameProbability, GaussianLearner):
         """Compute the log-Euclidean mean of the matrices over draws, and their spread.
 
         The spread is a standard deviation of the matrix logarithm: √(E ‖log A - E log
-        A‖²), where A is the matrix of a draw and E the mean over draws. It is computed
-        in whitened coordinates, and does not depend on units. If draws differ by a
-        factor of two along one direction, the spread is about 0.7.
+        A‖²), where A is the matrix of a draw and E the mean over draws. The spread is
+        computed in whitened coordinates, and does not depend on units. If draws differ
+        by a factor of two along one direction, the spread is about 0.7.
 
         Raises
         ------

@@ -1,6 +1,6 @@
-"""``HierarchicalLCA``: a metric for each group around a common one.
+"""``HierarchicalLCA``: a metric for each group around a common metric.
 
-The model is ``models.hierarchical_lca``; fit and draws are in ``inference.effects``.
+The model is ``models.hierarchical_lca``. Fit and draws are in ``inference.effects``.
 """
 
 from collections.abc import Hashable
@@ -39,33 +39,33 @@ from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Purpose, Self
 
 Spread = Annotated[float, Range(0, 100)]
-"""Range of ω in units of c. From about 50 on, groups are independent."""
+"""Range of ω in units of c. With ω above about 50, groups are independent."""
 
 
 @settings
 class HierarchicalLCA(EffectLearner):
     """Metrics of groups (subjects, sites, batches) in a hierarchical model.
 
-    Use this class if groups may differ in their metrics, and have too few pairs to
-    learn each metric separately. Both points of a pair must be in the same group. Each
-    group has an LCA model, P(same) = exp(-(b + ½ dist²)). The linear maps of the groups
-    vary about a common linear map. Their standard deviation, the *spread* ω, is
-    learned. With ω = 0 all groups have the same metric. With large ω they are
-    independent. The fewer pairs a group has, the closer its metric is to the common
+    Use this class if groups may have different metrics, but too few pairs to learn each
+    metric separately. Both points of a pair must be in the same group. Each group has
+    an LCA model, P(same) = exp(-(b + ½ dist²)). The linear maps of the groups vary
+    about a common linear map. The standard deviation of this variation, the *spread* ω,
+    is learned. If ω = 0, all groups have the same metric. If ω is large, the metrics of
+    groups are independent. The metric of a group with few pairs is close to the common
     metric.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the common linear map. An entry has prior standard
-        deviation c/√λ, with c as in ``spread_``. "auto" uses 10 for labels, and for
-        pairs chooses λ as ``LCA().fit_pairs`` does.
+        Strength λ of the prior of the common linear map. An entry of the map has prior
+        standard deviation c/√λ, with c as in ``spread_``. "auto" uses λ = 10 in
+        ``fit``. In ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses it as ``LCA``
-        does, from points minus their group means. In ``fit_pairs``, it is a multiple of
-        the identity.
+        Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses W₀ as ``LCA``
+        does, from points minus their group means. In ``fit_pairs``, "auto" means
+        "identity", a multiple of the identity.
     spread : float in [0, 100], optional
-        Fixed value of ω. Default: ω is learned, or is 0 if there is one group.
+        Fixed value of ω. Default: ω is learned. If there is only one group, ω is 0.
     spread_scale : float > 0, default=0.5
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
@@ -74,16 +74,17 @@ class HierarchicalLCA(EffectLearner):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Common linear map, in input units, identified up to rotation and reflection.
-        ``transform`` and ``pair_distance`` use it. Use it also for a new group.
+        Common linear map in input units, identified up to rotation and reflection.
+        ``transform`` and ``pair_distance`` use the common map. It is also the map for
+        new groups.
     group_components_ : array of shape (G, p, d)
-        Linear maps of the groups.
+        Linear maps of the groups, in input units.
     groups_ : array of shape (G,)
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p, with
-        the Frobenius norm of the prior mean W₀. 0 if groups do not differ, or if there
-        is one group.
+        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p (the
+        Frobenius norm of the prior mean W₀, divided by √p). ω is 0 if groups do not
+        differ, or if there is only one group.
     intercept_ : float
         Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
@@ -92,27 +93,27 @@ class HierarchicalLCA(EffectLearner):
 
     Notes
     -----
-    The estimate of ω maximizes its marginal posterior density, computed by Laplace's
-    method. (The joint mode is always at ω = 0.) The linear maps and b then maximize the
-    posterior density given this ω. These maxima are local. Laplace's method
-    underestimates ω if groups differ much. See Benchmarks: hierarchical for coverage,
-    and for data on which pooling did not help.
+    The estimate of ω maximizes the marginal posterior density of ω, computed by
+    Laplace's method. (The joint posterior mode is always at ω = 0.) The linear maps and
+    b then maximize the posterior density given ω. All maxima are local. Laplace's
+    method underestimates ω if groups differ much. See Benchmarks: hierarchical for
+    coverage, and for data on which pooling did not help.
 
-    P(same) of the metrics of draws is averaged over draws. It is not calibrated. After
-    ``fit`` it is valid only for pairs like the training pairs. By default these are
-    pairs of near points in one group.
+    P(same) of a posterior metric is averaged over draws, and is not calibrated. After
+    ``fit``, this P(same) is valid only for pairs like the training pairs, which by
+    default are pairs of near points in one group.
 
-    ``sample`` draws the matrix M (feature, feature_bis) of the common metric and the
-    matrices M_group (group, feature, feature_bis) of the groups. It also draws the
-    intercept b and the spread ω. ``sample`` draws near the fit, and does not explore
-    other modes of the posterior. "nuts" (default) is ``NUTS(target_accept=0.95)``. NUTS
-    may warn if the number of groups is small, and the groups have many pairs and differ
-    much. Then use ``target_accept=0.99``. "laplace" draws ω from its approximate
-    posterior on a grid, and the other parameters from a Gaussian approximation of their
-    posterior given ω. It does not draw rotations of the linear maps, which do not
-    change the metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts"
-    for intervals. NUTS requires two or more groups and a learned spread. Intervals
-    require independent pairs (``fit_pairs``).
+    ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
+    matrices M_group (group, feature, feature_bis) of the groups, the intercept b and
+    the spread ω. ``sample`` draws near the fit, and does not explore other modes of the
+    posterior. ``method="nuts"`` (default) is ``NUTS(target_accept=0.95)``. NUTS may
+    warn if few groups with many pairs differ much. Then use ``target_accept=0.99``.
+    NUTS requires two or more groups and a learned spread. ``method="laplace"`` draws ω
+    from its approximate posterior on a grid. It draws the other parameters from a
+    Gaussian approximation of their posterior given ω, without rotations of the linear
+    maps, which do not change the metrics. ``posterior_metric`` uses "laplace" for
+    prediction and "nuts" for intervals. Intervals require independent pairs
+    (``fit_pairs``).
 
     Examples
     --------
@@ -130,7 +131,7 @@ class HierarchicalLCA(EffectLearner):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
-        """Learn from class labels inside groups, or from pairs.
+        """Learn from class labels within groups, or from pairs.
 
         Parameters
         ----------
@@ -140,8 +141,8 @@ class HierarchicalLCA(EffectLearner):
             Class labels, numbers or strings. Each group must have at least two classes
             with two or more rows. For labels of pairs see ``fit_pairs``.
         groups : array-like of shape (n,), optional
-            Group of each point, numbers or strings. By default all points are in one
-            group, and ``spread_`` is 0 unless ``spread`` is set.
+            Group of each point, numbers or strings. Default: all points are in one
+            group.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y), groups=groups)
@@ -210,7 +211,7 @@ class HierarchicalLCA(EffectLearner):
         return [0] if self.groups_ is None else self.groups_.tolist()
 
     def _place(self, group: object, name: str = "group") -> int | None:
-        """Return the index of a group, None for a new one; raise for another type."""
+        """Return the index of a group, or None for a new group; check its type."""
         if group is None:
             return 0 if self.groups_ is None else None
         kind = _kind(group)
@@ -230,7 +231,8 @@ class HierarchicalLCA(EffectLearner):
     def get_metric(self, group: object = None) -> Mahalanobis:
         """Return the metric and P(same) of a group in ``groups_``.
 
-        Without ``group``, return the common metric. Use it also for new groups.
+        If ``group`` is None, return the common metric, which is also the metric for new
+        groups.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))
@@ -254,19 +256,20 @@ class HierarchicalLCA(EffectLearner):
         """Compute P(same) of each pair, shape (N,).
 
         After ``fit``, P(same) is computed from class probabilities, as in
-        ``LCA.same_probability``. It uses the training rows of the group under the
-        metric of the group, or all rows for a new group. After ``fit_pairs``, P(same)
-        is averaged over posterior draws of the metric, which are made by Laplace's
-        method with a fixed seed. Use ``posterior_metric`` for P(same) with other draws.
+        ``LCA.same_probability``. Votes come from the training rows of the group under
+        the metric of the group. For a new group, votes come from all rows under the
+        common metric. After ``fit_pairs``, P(same) is averaged over posterior draws,
+        made by Laplace's method with a fixed seed. Use ``posterior_metric`` for P(same)
+        with other draws.
 
         Parameters
         ----------
         labels : array-like of shape (N,), optional
             Known classes of the second points, after ``fit``.
         groups : array-like of shape (N,), optional
-            Group of each pair. A label that is not in ``groups_`` is a new group. By
-            default every pair is in a new group, or in the only group if the fit had no
-            groups.
+            Group of each pair. A label that is not in ``groups_`` is a new group.
+            Default: every pair is in a new group, or in the group of the fit if the fit
+            had only one.
         """
         a, b = self._ends(pairs)
         wanted = (len(a),) if hasattr(self, "classes_") else ()
@@ -296,7 +299,7 @@ class HierarchicalLCA(EffectLearner):
         return result
 
     def _votes_in(self, place: int | None) -> KNeighborsClassifier:
-        """Return the votes of the rows of a group, or of all rows for a new group."""
+        """Return the classifier of the rows of a group (all rows for a new group)."""
         if place is None or self.groups_ is None:
             return self._classifier(self.get_metric)
         rows, L = self._group_of_row == place, self.group_components_[place]
@@ -347,13 +350,13 @@ class HierarchicalLCA(EffectLearner):
         Parameters
         ----------
         group : label, optional
-            Label in ``groups_``, or None for a new group. Other labels of the same type
-            are also new groups. The deviation of a new group from the common map is
-            drawn. If the fit had no groups, None is the group of the fit.
+            Label in ``groups_``. None, or another label of the same type, is a new
+            group. For a new group, the deviation from the common map is drawn too. If
+            the fit had no groups, None is the group of the fit.
         method : sampler, or "nuts", "laplace"; optional
             Sampler. Default: "laplace" for prediction, "nuts" for intervals.
         seed : int, default=0
-            Seed of the draws, and of the deviations of a new group.
+            Seed of the draws, and of the deviations of a new group from the common map.
         """
         self._check(purpose)
         place = self._place(group)
@@ -383,7 +386,7 @@ class HierarchicalLCA(EffectLearner):
 
 
 def _kind(label: object) -> str | None:
-    """Return the type of a label, None if it is no label."""
+    """Return the type of a label in words, or None if it cannot be a label."""
     kinds = {"a number": (Number, np.bool_), "text": str, "bytes": bytes}
     return next((kind for kind, of in kinds.items() if isinstance(label, of)), None)
 

@@ -65,8 +65,8 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``). For data on disk y must be
-            None and ``prior_strength`` a number, and ``sample`` is not available.
+            Points, or labeled data on disk (``pm.open``). For data on disk, y must be
+            None, ``prior_strength`` must be a number, and ``sample`` is not available.
         """
         data, self.classes_, scaler = labeled_data(
             self, cast("ArrayLike", X), y, sample_weight, counts=True
@@ -103,7 +103,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         )
 
     def _directions(self) -> int | None:
-        """Return the rank of a draw of M, None for all of Σ_W⁻¹."""
+        """Return the rank of a draw of M, or None for the full Σ_W⁻¹."""
         return None
 
     def _metrics_of(self, draws: xr.DataTree) -> list[Mahalanobis] | None:
@@ -141,15 +141,16 @@ class LDA(_TiedClasses):
     prior_strength : "cv" or float ≥ 0, default="cv"
         Prior sample size s. The covariance within classes, Σ_W, is shrunk toward its
         prior mean T, as if s more points with covariance T had been observed. T is the
-        identity in the units of the fit. With ``standardize`` it is the diagonal matrix
-        of the variances of the features. "cv" chooses among 1, 4, 16, 64, 256 and ∞ by
-        the log loss of ``KNeighborsClassifier`` in five folds (``neighbors.strength``).
-        This takes 5 to 15 times as long as one fit. 0 is maximum likelihood, as in
-        ``LinearDiscriminantAnalysis(solver="eigen")`` of scikit-learn, and requires at
-        least d + C points for C classes. With ∞ no covariance is learned, and distances
-        are Euclidean in standardized units. They use all directions, or only the k
-        discriminant directions if ``n_components`` is set. The first rows of the map
-        are the discriminant directions.
+        identity in the units of the fit. With ``standardize=True``, T is therefore the
+        diagonal matrix of the feature variances. "cv" chooses s among 1, 4, 16, 64, 256
+        and ∞ by the log loss of ``KNeighborsClassifier`` in five folds
+        (``neighbors.strength``), which takes 5 to 15 times as long as one fit. s = 0 is
+        maximum likelihood, as in scikit-learn's
+        ``LinearDiscriminantAnalysis(solver="eigen")``, and requires at least d + C
+        points for C classes. With s = ∞ no covariance is learned, and the metric is
+        Euclidean in standardized units. The metric then uses all directions, of which
+        the first are discriminant, or only the k discriminant directions if
+        ``n_components`` is set.
 
     Attributes
     ----------
@@ -172,12 +173,12 @@ class LDA(_TiedClasses):
     ``sample`` makes exact, independent draws of M (feature, feature_bis), weights
     (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
     The prior of Σ_W is inverse Wishart, IW(s + d + 1, s T) with s =
-    ``prior_strength_``. It is improper if s = 0, and ∞ is replaced by 10¹⁸. The prior
-    of class means is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, and the prior of class weights is
-    uniform. The prior of μ_c is improper, so prior draws and a log prior are not
-    available. ``covariance_`` and ``means_`` are the posterior means of Σ_W and μ_c,
-    and ``priors_`` is the posterior mode of the weights. The learned metric is computed
-    from these three estimates. It differs from the posterior mean of M.
+    ``prior_strength_``. This prior is improper if s = 0. s = ∞ is replaced by 10¹⁸. The
+    prior of class means is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, and the prior of class
+    weights is uniform. Prior draws and a log prior are not available, because the prior
+    of μ_c is improper. ``covariance_`` and ``means_`` are the posterior means of Σ_W
+    and μ_c, and ``priors_`` is the posterior mode of the weights. The learned metric is
+    computed from these three estimates, and differs from the posterior mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
     covariance. Its draws ignore the uncertainty of ``prior_strength_``. The coverage of
@@ -230,16 +231,15 @@ class LDA(_TiedClasses):
 class RCA(_TiedClasses):
     """Relevant component analysis: a metric that whitens the variation within chunks.
 
-    Chunks are groups of points with the same label. The metric is M = Σ_W⁻¹, the
-    inverse of the covariance Σ_W within chunks. RCA does not use differences between
-    chunks.
+    Chunks are groups of points with the same label. The matrix of the metric is M =
+    Σ_W⁻¹, where Σ_W is the covariance within chunks. RCA does not use differences
+    between chunks.
 
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s, as in ``LDA``, with the same prior mean T and the same
-        choice by "cv". 0 is maximum likelihood and requires at least d + C points for C
-        chunks. With ∞, Σ_W is not learned.
+        Prior sample size s, as in ``LDA``. s = 0 is maximum likelihood, and requires at
+        least d + C points for C chunks. With s = ∞, Σ_W is not learned.
 
     Attributes
     ----------
@@ -255,7 +255,7 @@ class RCA(_TiedClasses):
 
     Notes
     -----
-    For the draws, and the assumptions of intervals, see the Notes of ``LDA``.
+    For posterior draws and the assumptions of intervals, see the Notes of ``LDA``.
 
     Examples
     --------

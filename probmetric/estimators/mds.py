@@ -1,6 +1,6 @@
-"""``ClassicalMDS``: points for objects with known dissimilarities.
+"""``ClassicalMDS``: coordinates of objects from their dissimilarities.
 
-The derivation is ``inference.mds.fit``. Dissimilarities are computed, or checked.
+The derivation is ``inference.mds.fit``.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from probmetric.metric.feature_names import with_names
 from probmetric.typing import ArrayLike, Self
 
 LIMIT = 2.0**240
-"""About 1.8e72. Fourth powers of dissimilarities are summed."""
+"""Largest dissimilarity, about 1.8e72, because fourth powers are summed."""
 
 
 def dissimilarities(
@@ -61,7 +61,7 @@ def dissimilarities(
 def check_dissimilarities(
     D: Float[np.ndarray, "m n"], *, square: bool
 ) -> Float[np.ndarray, "m n"]:
-    """Return dissimilarities made symmetric, or raise (relative tolerance √eps)."""
+    """Check dissimilarities (relative tolerance √eps), and make them symmetric."""
     missing = int(np.sum(np.isnan(D)))
     if missing:
         raise ValueError(
@@ -109,25 +109,25 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     """Classical (Torgerson) scaling, with a transform for new objects.
 
     Use this class to compute coordinates of objects from their dissimilarities. The
-    embedding agrees with scikit-learn's ``ClassicalMDS``. This class adds
+    embedding is the same as with scikit-learn's ``ClassicalMDS``. This class also has
     ``transform``, a report of negative eigenvalues, and corrections.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of dimensions k, at most the number n of objects. Coordinates of
-        dimensions without a positive eigenvalue are zero.
+        Number of dimensions k, at most the number n of objects. In dimensions without a
+        positive eigenvalue, coordinates are zero.
     metric : str, or a metric of this package, default="euclidean"
-        Name of a metric of scikit-learn, or a ``Metric`` that is a distance. With
-        "precomputed", ``X`` is the matrix of dissimilarities (not squared).
+        Name of a metric of scikit-learn, or a ``Metric`` that is a distance. If
+        ``metric="precomputed"``, X is the matrix of dissimilarities (not squared).
     correction : {None, "lingoes", "cailliez"}, default=None
-        Correction of dissimilarities that are not Euclidean distances. The smallest
-        sufficient constant is added to the squared dissimilarities ("lingoes") or to
-        the dissimilarities ("cailliez") of different objects. Points with exactly these
-        distances then exist.
+        Correction of dissimilarities that are not Euclidean distances. A constant is
+        added to the squared dissimilarities ("lingoes") or to the dissimilarities
+        ("cailliez") of different objects. It is the smallest constant for which points
+        with exactly these distances exist.
     solver : {"auto", "eigh", "lanczos"}, default="auto"
         "eigh" is a dense eigendecomposition. "lanczos" computes only k eigenvalues.
-        "auto" is "eigh" for up to 600 objects, otherwise "lanczos".
+        "auto" uses "eigh" for up to 600 objects, and "lanczos" for more.
 
     Attributes
     ----------
@@ -136,18 +136,18 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         not identified.
     eigenvalues_ : array of shape (k,)
     min_eigenvalue_ : float
-        Smallest eigenvalue before correction. It is negative if no points have exactly
-        these distances.
+        Smallest eigenvalue before correction. It is negative if the dissimilarities are
+        not Euclidean distances.
     negative_share_ : float
-        Σ|negative eigenvalues| / Σ|all eigenvalues| before correction. It is 0 if the
-        dissimilarities are Euclidean distances. NaN with "lanczos", which does not
-        compute all eigenvalues.
+        Share of negative eigenvalues in the sum of absolute eigenvalues, before
+        correction. 0 if the dissimilarities are Euclidean distances. NaN with
+        ``solver="lanczos"``, which does not compute all eigenvalues.
     constant_ : float
         Constant that ``correction`` added.
     components_ : array of shape (k, d)
-        Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only if the
-        embedding is linear in the features: for Euclidean and Mahalanobis distances
-        without correction.
+        Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only for
+        Euclidean and Mahalanobis distances without correction, because other embeddings
+        are not linear in the features.
     mean_ : array of shape (d,)
         Mean of the features. Set only with ``components_``.
     n_features_in_, feature_names_in_
@@ -237,8 +237,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
         """Embed new objects, using their dissimilarities to training objects (Gower).
 
-        X has shape (m, d), or (m, n) if "precomputed". The objects of ``fit`` have the
-        positions ``embedding_``.
+        X has shape (m, d), or (m, n) if ``metric="precomputed"``. The objects of
+        ``fit`` get the positions ``embedding_``.
         """
         check_is_fitted(self)
         D = self._validated(X, reset=False)

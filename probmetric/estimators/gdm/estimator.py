@@ -1,6 +1,6 @@
 """``GDM``: the generalized dissimilarity model of ecologists, with its uncertainty.
 
-The model is ``models.gdm``; the fit, its draws and refits are in ``inference.gdm``.
+The model is ``models.gdm``. The fit, draws and refits are in ``inference.gdm``.
 """
 
 from collections.abc import Sequence
@@ -77,35 +77,36 @@ class GDM(
     TransformerMixin,
     Learner[GDMMethod],
 ):
-    """Generalized dissimilarity model: dissimilarity of sites by monotone curves.
+    """Generalized dissimilarity model: dissimilarity of sites from covariates.
 
     Use ``fit_sites`` for covariates and a table of species, and ``fit_pairs`` for pairs
     of sites. The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) -
     s_f(x'_f)|))``, with an increasing curve s_f for each covariate f. Curves are sums
-    of I-splines with heights ≥ 0. A pair has a number of ``trials`` (individuals or
-    species), of which y are common to both sites. The fit is the posterior mode under
-    half-normal priors, which is unique. ``gap_`` bounds the error of the fit.
+    of I-splines with heights ≥ 0. A pair of sites has m ``trials`` (individuals or
+    species), and y of the trials are common to both sites. The fit is the unique
+    posterior mode under half-normal priors. ``gap_`` bounds the error of the solver.
 
     Parameters
     ----------
     n_splines : int in [2, 100], default=3
-        Number of I-splines of each covariate. It is also the number of knots.
+        Number of I-splines of each covariate, which equals the number of knots.
     knots : array of shape (d, k), optional
         Knots of each covariate, ascending in each row. Default: ``n_splines`` quantiles
         of the covariate over sites, from minimum to maximum.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. Use a large scale
-        for no prior, as in R's gdm. (R's gdm also counts each pair as one trial; see
-        the theory page.)
+        Scale of the half-normal prior of the height of an I-spline. A large scale means
+        no prior, as in R's gdm. (R's gdm also counts each pair as one trial. See the
+        theory page.)
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of the intercept b.
     coordinates : tuple of two column names or numbers, optional
-        Columns of X with the coordinates of each site, such as ("lon", "lat"). They are
-        used to compute the geographic distance of two sites. The distance has a curve,
-        the last one; the two columns have none.
+        Columns of X with the coordinates of each site, such as ("lon", "lat"). The
+        model then has a curve of the geographic distance of two sites, which is the
+        last curve. The two columns themselves have no curves.
     distance : {"great_circle", "plane"}, default="great_circle"
-        "great_circle" is the distance in km, for longitude and latitude in degrees.
-        "plane" is the Euclidean distance, in the units of the coordinates.
+        Geographic distance. "great_circle" is the distance in km for longitude and
+        latitude in degrees. "plane" is the Euclidean distance in the units of the
+        coordinates.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. "auto" uses 1 in ``fit_sites`` and
         ``fit_pairs``. In ``fit``, which makes N pairs from n labeled points, "auto"
@@ -117,24 +118,24 @@ class GDM(
     ----------
     knots_, coefficients_ : arrays of shape (n_curves, k)
         Knots in input units, and heights of the I-splines, with one row for each curve.
-        Curves are in the order of the columns. The curve of the geographic distance is
-        the last.
+        Curves are in the order of the columns of X. The curve of the geographic
+        distance is last.
     intercept_ : float
         Intercept b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
     heights_ : array of shape (n_curves,)
         Total increase of each curve, which is the effect of the covariate over its
-        range.
+        whole range.
     curve_names_ : tuple of str
     factors_ : dict of str to tuple of str
-        Levels of each factor.
+        Values of each factor (text or categorical column).
     deviance_explained_ : float
         Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
-        Upper bound, in nats, on the global maximum of the log posterior minus its value
-        at the fit.
+        Upper bound, in nats, on the difference between the maximum of the log posterior
+        and the log posterior at the fit.
     learning_rate_ : float
     classes_ : array of shape (c,)
-        Sorted class labels, after ``fit`` on labels.
+        Sorted class labels, after ``fit`` to class labels.
     points_ : array of shape (n,) or None
         Labels of the sites, or None if sites have no labels.
     pairs_, prior_, params_
@@ -144,25 +145,26 @@ class GDM(
 
     Notes
     -----
-    Curves are flat beyond the knots. A covariate outside the range of the training
-    sites has the same effect as the nearest end of the range.
+    Curves are flat beyond the knots. Covariates outside the range of the knots have the
+    same effect as the nearest knot.
 
     ``sample`` draws the intercept b, the heights theta (feature, spline) of the
-    I-splines, and the total increase height (feature) of each curve. "nuts" (default,
-    ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the trials of a
-    pair, are independent. Pairs that share sites are not independent. The draws then
-    vary too little for intervals. "bootstrap" refits with random weights n·Dirichlet(1,
-    …, 1) on sites, or on pairs if no site is shared. For intervals use the jackknife
-    (the default) or the bootstrap. See Benchmarks: gdm.
+    I-splines, and the total increase height (feature) of each curve. The methods "nuts"
+    (default, ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the
+    trials of a pair, are independent. Pairs that share sites are dependent, so these
+    draws vary too little for intervals. "bootstrap" refits with random weights
+    n·Dirichlet(1, …, 1) of the sites, or of the pairs if pairs share no sites. For
+    intervals use the jackknife (the default) or the bootstrap. See Benchmarks: gdm.
 
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
-    The jackknife refits without each site, or without each pair if no site is shared.
-    With more than 100 sites (or pairs), it refits without each of 50 random groups (see
-    ``seed``). It returns an ``IntervalMetric``, which has no draws.
+    The jackknife refits without each site, or without each pair if pairs share no
+    sites. With more than 100 sites (or pairs), it refits without each of 50 random
+    groups of sites. The result of the jackknife is an ``IntervalMetric``, which has no
+    draws.
 
-    The design matrix of N pairs has N (1 + d k) numbers. The fit uses 2.4 times its
-    memory, and refits use 3.5 times. For 3000 sites and 10 covariates this is 3 GB for
-    the fit and 4 GB for refits.
+    The design matrix of N pairs has N (1 + d k) numbers for k splines. The fit uses 2.4
+    times the memory of this matrix, and refits use 3.5 times. For 3000 sites and 10
+    covariates, the fit uses 3 GB and refits use 4 GB.
 
     References
     ----------
@@ -214,23 +216,23 @@ class GDM(
         *,
         measure: Literal["counts", "presence", "cover"] = "counts",
     ) -> Self:
-        """Learn from all pairs of sites and the individuals or species they share.
+        """Learn from a table of species, using all pairs of sites.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or (n,) for ``preprocessor``
             Covariates of the sites. Text and categorical columns of a data frame are
-            factors. Each level of a factor becomes a column of 0 and 1, such as
+            factors. Each value of a factor becomes a column of 0 and 1, such as
             "soil=clay".
         species : array-like of shape (n, S)
             Amount of each species at each site, ≥ 0. Every site must have at least one
             species.
         measure : {"counts", "presence", "cover"}, default="counts"
-            Meaning of ``species``. Use "counts" for integers: numbers of individuals
-            (Bray-Curtis dissimilarity), or 0 and 1 (Sørensen dissimilarity). "presence"
-            counts each number above 0 as 1. Use "cover" for amounts that are not
-            counts. It uses the Bray-Curtis dissimilarity, and each pair has weight 1,
-            as in R's gdm. For "cover" only the jackknife and the bootstrap give valid
+            Meaning of ``species``. Use "counts" for numbers of individuals (Bray-Curtis
+            dissimilarity), or for 0 and 1 (Sørensen dissimilarity). "presence" replaces
+            each number above 0 by 1. Use "cover" for amounts that are not counts.
+            "cover" uses the Bray-Curtis dissimilarity, and each pair has weight 1, as
+            in R's gdm. With "cover", only the jackknife and the bootstrap give valid
             limits.
         """
         check_settings(self)
@@ -241,16 +243,16 @@ class GDM(
         for factor, levels in self.factors_.items():
             if len(levels) == 1:
                 raise ValueError(
-                    f"X: the factor {factor!r} must have at least two levels, got "
-                    f"{', '.join(map(repr, levels))}"
+                    f"X: the factor {factor!r} must have at least two values, got "
+                    f"{', '.join(map(repr, levels))}. Remove the column."
                 )
         made = site_pairs(rows, species, measure=measure)
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                "species: sites must share some of their species, but not all, got "
-                f"sites that share {'all' if shared.any() else 'none'} of their "
-                "species"
+                "species must be partly shared by sites, got sites that share "
+                f"{'all' if shared.any() else 'none'} of their species. A model of "
+                "dissimilarities cannot be fitted to them."
             )
         return self._store(made, self._rate(), None)
 
@@ -269,15 +271,16 @@ class GDM(
         ----------
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
-            allowed. With ``trials``, the number of trials with outcome *same*.
+            allowed. If ``trials`` is set, y is the number of trials with outcome
+            *same*.
         trials : array-like of shape (N,) of integers, optional
             Number of trials (individuals or species) of each pair, at least 1. Default:
             1.
         points : array-like of shape (N, 2), optional
-            Labels of the two sites of each pair, numbers or text. The bootstrap and the
-            jackknife use them. Default with a preprocessor: the entries of ``pairs``,
-            such as row numbers. Default without a preprocessor: sites with equal
-            covariates are treated as one site.
+            Labels of the two sites of each pair, numbers or text, for the bootstrap and
+            the jackknife. By default, the labels are the entries of ``pairs`` (such as
+            row numbers) if there is a preprocessor. Without a preprocessor, sites with
+            equal covariates are treated as one site by default.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points
@@ -365,19 +368,19 @@ class GDM(
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike | xr.Dataset) -> Any:
-        """Compute the curves s_f(x_f) at points, as R's ``gdm.transform``.
+        """Compute the curves s_f(x_f) at points, as R's ``gdm.transform`` does.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or xarray Dataset
             A Dataset has one variable for each covariate, such as maps with axes (y,
-            x). The columns of the setting ``coordinates`` are not required.
+            x). It does not need the columns of the setting ``coordinates``.
 
         Returns
         -------
         array of shape (n, n_curves), or Dataset
-            Value of each curve, in the float type of X. A Dataset keeps its axes, and
-            is NaN if a covariate is missing.
+            Value of each curve, in the float type of X. If X is a Dataset, the result
+            has the same axes, and is NaN where a covariate is missing.
         """
         check_is_fitted(self)
         if isinstance(X, xr.Dataset):
@@ -390,7 +393,7 @@ class GDM(
         if absent := [name for name in names if name not in X]:
             raise ValueError(
                 f"X must have the variables {', '.join(names)}, got no variable "
-                f"{absent[0]!r}"
+                f"{absent[0]!r}. Add it, or rename a variable of X."
             )
         maps = xr.broadcast(*(X[name] for name in names))
         frame = pd.DataFrame({m.name: m.to_numpy().ravel() for m in maps})
@@ -416,7 +419,7 @@ class GDM(
         return None if self.prior_.coordinates is None else self.curve_names_[-1]
 
     def _predictors(self) -> dict[str, list[int]]:
-        """Return the columns of X of each predictor (a factor has several)."""
+        """Return the columns of X of each predictor (a factor has several columns)."""
         found: dict[str, list[int]] = {}
         places = self.prior_.coordinates
         levels = {
@@ -434,17 +437,19 @@ class GDM(
     def importance(
         self, *, n_repeats: int = 20, prob: float = 0.9, seed: int = 0
     ) -> pd.DataFrame:
-        """Compute the permutation importance of each predictor, as R's ``gdm.varImp``.
+        """Compute the permutation importance of predictors, as R's ``gdm.varImp`` does.
 
         The values of one predictor are permuted over sites, and the model is refitted.
-        The importance is the mean decrease of the deviance explained over permutations.
+        The importance of the predictor is the mean decrease of ``deviance_explained_``
+        over permutations.
 
         Parameters
         ----------
         n_repeats : int ≥ 1, default=20
             Number of permutations of each predictor.
         prob : float in (0, 1), default=0.9
-            Nominal coverage of the limits. They are computed by a jackknife over sites.
+            Nominal coverage of the limits, which are computed by a jackknife over
+            sites.
         seed : int, default=0
 
         Returns
@@ -452,13 +457,14 @@ class GDM(
         DataFrame
             One row for each predictor, most important first. A factor is one predictor,
             and so is geographic distance. Columns are ``importance``, ``lower``,
-            ``upper`` and ``p_value``. The p-value is (1 + m) / (1 + n_repeats), if m
-            permutations explain at least as much deviance as the data.
+            ``upper`` and ``p_value``. The p-value is (1 + m) / (1 + n_repeats), where m
+            is the number of permutations that explain at least as much deviance as the
+            original data.
 
         Notes
         -----
-        If predictors are correlated, each can replace the others in a refit. All of
-        them may then have a small importance.
+        If predictors are correlated, each predictor can replace the others in a refit.
+        All correlated predictors may then have a small importance.
         """
         check_is_fitted(self)
         n_repeats = check_number("n_repeats", n_repeats, 1, whole=True)
@@ -482,10 +488,10 @@ class GDM(
         Returns
         -------
         dict
-            Fractions of the deviance by name. ``covariates`` is the fraction that only
-            the covariates explain, and ``distance`` the fraction that only the distance
-            explains. Both can explain ``either``. ``total`` is the sum. Requires
-            ``coordinates``.
+            Fractions of the deviance. ``covariates`` is the fraction that only the
+            covariates explain, and ``distance`` the fraction that only the geographic
+            distance explains. ``either`` is the fraction that both explain. ``total``
+            is the sum of the three. Requires the setting ``coordinates``.
         """
         check_is_fitted(self)
         if self.prior_.coordinates is None:
@@ -505,11 +511,11 @@ class GDM(
         return pair_ends(self, pairs, len(self._features()))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Compute the distance of each pair, summed over the curves."""
+        """Compute the distance of each pair (N,), the sum over curves."""
         return np.asarray(self.get_metric().distance(*self._ends(pairs)))
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Return minus the distance of each pair. Higher is more similar."""
+        """Return the negative distance of each pair. Higher is more similar."""
         return -self.pair_distance(pairs)
 
     def _model_probability(
@@ -518,7 +524,7 @@ class GDM(
         return np.asarray(self.get_metric().same_probability(A, B))
 
     def pair_dissimilarity(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Compute the expected dissimilarity of each pair, as R's ``predict``."""
+        """Compute the expected dissimilarity of each pair, as R's ``predict`` does."""
         return -np.expm1(-(self.intercept_ + self.pair_distance(pairs)))
 
     def _sample(self, method: str | GDMMethod, run: Run) -> xr.DataTree:
@@ -549,7 +555,7 @@ class GDM(
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric | IntervalMetric:
-        """Return the metric with its uncertainty.
+        """Return the learned metric with its uncertainty.
 
         Parameters
         ----------
@@ -589,7 +595,8 @@ class GDM(
         unit = units_of(self.pairs_)
         if len(unit) < 3:
             raise ValueError(
-                f"method 'jackknife' requires at least 3 sites, got {len(unit)}"
+                "method='jackknife' requires at least 3 sites (or 3 pairs without "
+                f"shared sites), got {len(unit)}"
             )
         group = groups_of(np.zeros(int(unit.max()) + 1, int), seed)[unit]
         refits = leave_out(
@@ -615,13 +622,13 @@ class GDM(
         prob: float = 0.9,
         n_points: int = 101,
     ) -> Curves:
-        """Return the curves s_f with limits, for ``pm.plots.curves``.
+        """Return the curves s_f, with limits if ``uncertainty`` is set.
 
         Parameters
         ----------
         uncertainty : PosteriorMetric or IntervalMetric, optional
-            Result of ``posterior_metric`` of this fit, used to compute limits. Default:
-            no limits.
+            Result of ``posterior_metric`` of this fit, from which limits are computed.
+            Default: no limits.
         prob : float in (0, 1), default=0.9
             Nominal coverage of the limits.
         n_points : int ≥ 2, default=101
@@ -635,14 +642,15 @@ class GDM(
         *,
         prob: float = 0.9,
     ) -> pd.DataFrame:
-        """Return the intercept b and the height of each curve, with limits.
+        """Return the intercept b and the total increase of each curve, with limits.
 
         The parameters are those of ``curves``.
 
         Returns
         -------
         DataFrame
-            Column ``estimate``. With ``uncertainty`` also ``lower`` and ``upper``.
+            Column ``estimate``, and with ``uncertainty`` columns ``lower`` and
+            ``upper``. Rows are the intercept and the curves.
         """
         found = self.curves(uncertainty, prob=prob, n_points=2)
         columns = {"estimate": [self.intercept_, *found.s[:, -1]]}

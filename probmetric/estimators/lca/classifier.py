@@ -193,7 +193,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
 
     @with_names
     def get_metric(self, label: object) -> Mahalanobis:
-        """Return the metric of class ``label``; its P(same) is P_c."""
+        """Return the metric of a class; P(same) of a point and the mean is P_c."""
         check_is_fitted(self)
         codes = np.flatnonzero(self.classes_ == label)
         if len(codes) != 1:

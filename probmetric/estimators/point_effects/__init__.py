@@ -1,4 +1,4 @@
 """The estimator ``PointEffectsLCA``.
 
-``estimator``   the class: fit from labels or judged pairs, P(same), draws.
+``estimator``   the class: fits to labels or judged pairs, P(same), draws.
 """

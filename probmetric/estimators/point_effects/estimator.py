@@ -1,6 +1,6 @@
 """``PointEffectsLCA``: LCA of judged pairs that share points.
 
-The model is ``models.point_effects``; fit and draws are in ``inference.effects``.
+The model is ``models.point_effects``. Fit and draws are in ``inference.effects``.
 """
 
 from typing import Annotated
@@ -30,30 +30,31 @@ from probmetric.models.point_effects import identified, point_effects, to_metric
 from probmetric.typing import ArrayLike, Self
 
 Spread = Annotated[float, Number(0, 10)]
-"""Range of ω. At 10 the b of typical points differ by a factor of 20 000."""
+"""Range of ω. With ω = 10, one standard deviation is a factor of 22,000 in b_i."""
 
 
 @settings
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
-    """A metric from judged pairs that share points, with an intercept for each point.
+    """Metric from judged pairs that share points, with an intercept for each point.
 
     Use this class if people judged pairs, and several pairs share a point. The model is
-    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) with an intercept b_i for each point, b_i
-    = b e^{u_i} and u_i ~ N(0, ω²). Points that are hard to recognize have a large b_i.
-    All pairs of point i share its effect u_i, and are therefore dependent. The standard
-    deviation of the effects, the *spread* ω, is learned. With ω = 0 the model is
-    ``LCA`` with learning rate 1. If intercepts differ between points, intervals of
-    ``LCA`` are too narrow.
+    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) for points i and j. Each point has an
+    intercept b_i = b e^{u_i} with a random effect u_i ~ N(0, ω²). Points that are hard
+    to recognize have a large b_i. All pairs of point i share the effect u_i, and are
+    therefore dependent. The standard deviation of the effects, the *spread* ω, is
+    learned. If ω = 0, the model is ``LCA`` with learning rate 1. If intercepts differ
+    between points, intervals of ``LCA`` are too narrow.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the linear map. An entry has prior standard deviation
-        c/√λ around the prior mean W₀, with c = ‖W₀‖/√p (Frobenius norm). "auto" uses 10
-        for labels, and for pairs chooses λ as ``LCA().fit_pairs`` does.
+        Strength λ of the prior of the linear map. An entry of the map has prior
+        standard deviation c/√λ around the prior mean W₀, with c = ‖W₀‖/√p (Frobenius
+        norm). "auto" uses λ = 10 in ``fit``. In ``fit_pairs``, "auto" chooses λ as
+        ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀ of the linear map. In ``fit``, "auto" chooses it as ``LCA`` does.
-        In ``fit_pairs``, it is a multiple of the identity.
+        Prior mean W₀ of the linear map. In ``fit``, "auto" chooses W₀ as ``LCA`` does.
+        In ``fit_pairs``, "auto" means "identity", a multiple of the identity.
     spread : float in [0, 10], optional
         Fixed value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
@@ -64,39 +65,39 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map, in input units, identified up to rotation and reflection.
+        Linear map in input units, identified up to rotation and reflection.
     spread_ : float
         Standard deviation ω of the effects u_i. 0 if points do not differ.
     intercept_ : float
-        Intercept b of a typical point (with u_i = 0).
+        Intercept b of a typical point, whose effect u_i is 0.
     point_intercepts_ : array of shape (n,)
         Intercept b_i of each point of the fit. P(same) of two copies of point i is
         e^{-b_i}.
     points_ : array of shape (n,) or None
-        Labels of the points. None if points have no labels. Effects are then in the
-        order of ``fitted_.pairs.X``.
+        Labels of the points, in the order of ``point_intercepts_``. None if points have
+        no labels. The order is then that of the rows of ``fitted_.pairs.X``.
     gap_ : float
-        Measure of convergence, near 0 if the fit is good: the log posterior (given ω)
-        at its nearest local maximum, minus the log posterior at the fit, in nats. It is
-        estimated by a local quadratic approximation.
+        Measure of convergence in nats, near 0 if the solver reached a maximum. It is
+        the log posterior given ω at the nearest local maximum, minus the log posterior
+        at the fit, estimated by a local quadratic approximation.
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
         As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    The estimate of ω maximizes its marginal posterior density, computed by Laplace's
-    method. The linear map, b and the effects then maximize the posterior density given
-    this ω. These maxima are local. A fit can have at most 5000 parameters, including
-    one for each point. P(same) of new points assumes that the points of the fit are a
-    random sample of all points. P(same) of new points is not calibrated.
+    The estimate of ω maximizes the marginal posterior density of ω, computed by
+    Laplace's method. The linear map, b and the effects then maximize the posterior
+    density given ω. All maxima are local. A fit can have at most 5000 parameters,
+    including one for each point. P(same) of new points assumes that the points of the
+    fit are a random sample of all points, and is not calibrated.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric and the spread ω.
     It also draws three kinds of intercepts: ``b`` of a typical point, ``b_point`` of
     each point of the fit, and ``b_new`` of a new point. ``sample`` draws near the fit,
     and does not explore other modes of the posterior. ``posterior_metric`` uses
-    "laplace" for prediction and "nuts" for intervals. P(same) of both is for new
-    points. NUTS requires a learned spread. Intervals require judged pairs
+    "laplace" for prediction and "nuts" for intervals. The P(same) of a posterior metric
+    is for new points. NUTS requires a learned spread. Intervals require judged pairs
     (``fit_pairs``), which may share points. See Benchmarks: point_effects.
 
     Examples
@@ -128,17 +129,18 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         points: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from judged pairs, and calibrate ``threshold_`` on them.
+        """Learn from judged pairs, and calibrate ``threshold_`` on the same pairs.
 
-        Pairs of a point with itself raise an error.
+        A pair of a point with itself raises an error.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
-            Identifiers of the two points of each pair, numbers or text. Pairs with a
-            common identifier share an effect. Default with a preprocessor: the entries
-            of ``pairs``, such as row numbers. Default without a preprocessor: points
-            with equal features are treated as one point.
+            Labels of the two points of each pair, numbers or text. Points with equal
+            labels are one point, with one effect. By default, the labels are the
+            entries of ``pairs`` (such as row numbers) if there is a preprocessor.
+            Without a preprocessor, points with equal features are treated as one point
+            by default.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points
@@ -184,8 +186,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
             raise ValueError(f"points must have shape ({n}, 2), got {labels.shape}")
         if self.points_ is None:
             raise ValueError(
-                "points must be None, because the fit had no point identifiers, got "
-                f"{labels.ravel()[:3].tolist()}"
+                "points must be None, because the fit had no labels of points, got "
+                f"{labels.ravel()[:3].tolist()}. Fit with points or a preprocessor."
             )
         place = {label: k for k, label in enumerate(self.points_.tolist())}
         places = [place.get(label, -1) for label in labels.ravel().tolist()]
@@ -203,16 +205,15 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(same) of each pair, shape (N,).
 
-        After ``fit`` and without ``points``, P(same) is computed from class
-        probabilities, as in ``LCA.same_probability``. With ``points``, or after
-        ``fit_pairs``, it is averaged over posterior draws, which are made by Laplace's
-        method with a fixed seed.
+        After ``fit``, without ``points``, P(same) is computed from class probabilities,
+        as in ``LCA.same_probability``. With ``points``, or after ``fit_pairs``, P(same)
+        is averaged over posterior draws, made by Laplace's method with a fixed seed.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
-            Labels of the two points of each pair, as in ``fit_pairs``. A label that
-            does not occur in the fit is a new point. Default: all points are new.
+            Labels of the two points of each pair, as in ``fit_pairs``. A point whose
+            label is not in ``points_`` is new. Default: all points are new.
         labels, new_classes, prior_odds
             See ``LCA.same_probability``.
         """
@@ -246,19 +247,20 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training pairs, starting at the fit.
+        """Draw from the posterior given the training pairs. Samplers start at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``. It is exact up to Monte Carlo error
-            near the fit. "laplace" draws the spread ω from its approximate posterior on
-            a grid, and the other parameters from a Gaussian approximation of their
-            posterior given ω.
+            "nuts" is ``NUTS(target_accept=0.95)``, which is exact near the fit, up to
+            Monte Carlo error. "laplace" draws the spread ω from its approximate
+            posterior on a grid, and the other parameters from a Gaussian approximation
+            of their posterior given ω.
         log_likelihood : bool, default=False
-            Whether to store ``point_log_likelihood``: for each point, the log density
-            of its pairs, with the effect of the point integrated out. ``pm.loo`` uses
-            it to leave out points.
+            Whether to store ``point_log_likelihood``, which ``pm.loo`` requires to
+            leave out points. For each point and draw, it is the log density of the
+            labels of the pairs of the point, with the effect of the point integrated
+            out.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)

@@ -2,7 +2,7 @@
 
 ``estimator``   a metric of features, from triplets of points or from labels.
 ``embedding``   positions of objects without features, from triplets of their numbers.
-``shared``      base of both: solve, draw, score.
+``shared``      base of both classes: fit, draws, scores.
 """
 
 # Pickles of version 0.1 refer to the classes here.

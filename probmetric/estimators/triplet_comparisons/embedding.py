@@ -48,7 +48,7 @@ MOST_DIMENSIONS = 6
 """Largest number of dimensions that "cv" tries."""
 
 MOST_OBJECTS = 2000
-"""Largest number of objects: each has a row of n - 1 coordinates."""
+"""Largest number of objects, because each object has a row of n - 1 coordinates."""
 
 
 @settings
@@ -57,35 +57,26 @@ class TripletEmbedding(TripletLearner):
 
     Use this class (an ordinal embedding) for objects without features, which have
     numbers 0, ..., n - 1 or names. Each object has a position in p dimensions. The log
-    odds that object j is nearer to a than object k are dist²(a, k) - dist²(a, j). The
-    model is ``TripletMetric`` with one indicator feature for each object.
+    odds of the response that object j is nearer to object a than object k are dist²(a,
+    k) - dist²(a, j). The model is ``TripletMetric`` with one indicator feature for each
+    object.
 
     Parameters
     ----------
     n_components : int or "cv", default=2
         Number p of dimensions, at most n - 1. "cv" computes the log loss of held-out
-        responses in five folds for p from 1 to 6. It chooses the smallest p whose loss
-        is within one standard error of the best. Intervals ignore the uncertainty of
-        this choice.
+        responses in five folds for p = 1, ..., 6, and chooses the smallest p whose loss
+        is within one standard error of the lowest loss. Intervals ignore the
+        uncertainty of this choice.
     regularization : float > 0, default=1
-        Strength λ of the prior of the coordinates, which is N(0, c²/λ). c is the
-        standard deviation at which the log odds of responses have root mean square 2.
-        It depends only on p.
+        Strength λ of the prior N(0, c²/λ) of the coordinates. c depends only on p: it
+        is the standard deviation at which the log odds of responses have root mean
+        square 2.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
     learning_rate : float > 0, default=1
         Power to which the likelihood is raised.
-    odd_one_out : bool, default=False
-        Use True if each response names the odd one of three objects. The other two are
-        then the pair with the smallest of the three distances. Without y, the odd one
-        is the last.
-    lapse_rate : float in [0, 1) or "auto", default=0
-        Probability ε of a lapse: a response that ignores the objects, with all
-        alternatives equally probable. If there are lapses and ε is 0, the distances are
-        too small. "auto" learns ε under the prior Beta(1, 10).
-    rater_spread : float > 0, default=1.0
-        Prior sd ω of the log sharpness of raters, if ``fit`` has ``raters``.
 
     Attributes
     ----------
@@ -93,16 +84,17 @@ class TripletEmbedding(TripletLearner):
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
     lapse_rate_ : float
-        Lapse rate ε of the fit. If it is learned, it is the value at the joint
-        posterior mode of the positions and log(ε/(1 - ε)).
+        Lapse rate ε of the fit. A learned ε is the value at the joint posterior mode of
+        the positions and log(ε/(1 - ε)).
     raters_ : array of shape (R,), or None
         The raters, sorted.
     sharpness_ : array of shape (R,), or None
-        Factor s_r of the log odds of each rater. The geometric mean is 1.
+        Sharpness of each rater: the factor s_r that multiplies the log odds. The
+        geometric mean of all s_r is 1. None if the fit had no raters.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
-        With "cv", mean log loss of held-out responses for p = 1, 2, ...
+        Mean log loss of held-out responses for p = 1, 2, ..., if ``n_components="cv"``.
     object_names_ : tuple of n str, or None
         Names of the objects, sorted, if the triplets have names.
     objects_ : array of shape (n, n)
@@ -120,11 +112,11 @@ class TripletEmbedding(TripletLearner):
 
     Notes
     -----
-    The mode is local. The solver starts at a first estimate of the positions: one
-    gradient step from zero gives a Gram matrix, and classical scaling turns it into
-    positions. With few responses per object, the positions at the mode are too close to
-    the center. The mean over draws is less shrunk. An object that occurs in no triplet
-    has position 0 and the variance of the prior.
+    The mode is local. The solver starts at a first estimate of the positions, computed
+    by classical scaling of a Gram matrix that is one gradient step from zero. With few
+    responses per object, the positions at the mode are too close to the center. The
+    mean over draws is less shrunk. An object in no triplet has position 0, with the
+    variance of the prior.
 
     Use this class for up to a few hundred objects. A fit to N triplets stores 2 N n
     numbers. ``gap_`` and draws use (p n)² more numbers and (p n)³ operations. They
@@ -173,21 +165,22 @@ class TripletEmbedding(TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3) of integers or text
-            Object numbers, or names. A row is (anchor, near, far): near is nearer to
-            anchor than far. Quadruplets (a, b, c, d) have shape (N, 4): a and b are
-            nearer to each other than c and d. With ``odd_one_out``, a row is three
-            objects in any order.
+            Object numbers or names. A row is three objects (anchor, near, far). If y is
+            1, ``near`` is nearer to ``anchor`` than ``far`` is. A quadruplet (a, b, c,
+            d), shape (N, 4), compares two pairs. If y is 1, a and b are nearer to each
+            other than c and d. With ``odd_one_out=True``, a row is three objects in any
+            order.
         y : array-like of shape (N,), optional
-            Responses: 1 if the object ``near`` is the nearer one, 0 if ``far`` is.
-            Responses 1 and -1 are also allowed. With ``odd_one_out``: 2 if the first
-            object is the odd one, 0 if the second is, 1 if the third is. Default: 1 for
-            all triplets.
+            Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
+            -1 are also allowed. With ``odd_one_out=True``, y is 2 if the first object
+            is the odd one, 0 if the second is, and 1 if the third is. Default: 1 for
+            all rows.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0.
+            Weights of the triplets, ≥ 0.
         raters : array-like of shape (N,), optional
-            The rater of each response: a number or text. Raters then differ in
-            sharpness: the log odds are multiplied by a factor of each rater. Distances
-            and probabilities describe a typical rater, with factor 1. Default: raters
+            Rater of each response, a number or text. The log odds are then multiplied
+            by a learned factor of the rater (``sharpness_``). Distances and
+            probabilities describe a typical rater, whose factor is 1. Default: raters
             do not differ.
 
         Raises
@@ -296,8 +289,8 @@ class TripletEmbedding(TripletLearner):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(y = 1) at the fit: near is nearer (or the third object is odd).
 
-        With ``raters`` (N,), raters of the fit, it is the probability of their
-        responses, otherwise of a typical rater.
+        ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
+        ``raters``, the probabilities are for a typical rater.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]
@@ -310,7 +303,7 @@ class TripletEmbedding(TripletLearner):
         return self._probability(self._triplets(triplets)).argmax(1)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Compute the fraction of correct predictions. Even odds count as half."""
+        """Compute the fraction of correct predictions. A tie of k counts as 1/k."""
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))
 

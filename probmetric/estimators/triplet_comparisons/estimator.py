@@ -44,7 +44,7 @@ from probmetric.models.triplet_comparisons import to_metric, triplet_comparisons
 from probmetric.typing import ArrayLike, Preprocessor, Self
 
 INDEPENDENT_LAM = 0.3
-"""λ of independent triplets: weak, as sharp judgments have maps much larger than cI."""
+"""λ of ``fit_triplets``: weak, because sharp responses need maps larger than cI."""
 
 
 def _check_responses(triplets: ArrayLike | Triplets) -> None:
@@ -56,53 +56,44 @@ def _check_responses(triplets: ArrayLike | Triplets) -> None:
 class TripletMetric(PairsMixin, TripletLearner):
     """A Mahalanobis metric from triplets: "a is nearer to p than to q".
 
-    The log odds that p is nearer to a than q are dist²(a, q) - dist²(a, p). Squared
-    distances are therefore in units of log odds, and are larger if responses are more
-    consistent.
+    The log odds of the response that p is nearer to a than q are dist²(a, q) - dist²(a,
+    p). Squared distances are therefore in units of log odds. They are larger if
+    responses are more consistent.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the linear map. The prior mean is the Euclidean map
         cI, and the prior standard deviation of an entry is c/√λ. c is computed from the
-        points, without responses, such that the log odds under cI have root mean square
-        2. "auto" uses 0.3 in ``fit_triplets`` and 1 in ``fit``.
+        points, not from responses, such that the log odds under cI have root mean
+        square 2. "auto" uses λ = 0.3 in ``fit_triplets`` and λ = 1 in ``fit``.
     n_targets, n_impostors : int, default=3
         Number of nearest points of the same class (targets) and of other classes
         (impostors). ``fit`` makes triplets (point, target, impostor) for each target
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
-        Power to which the likelihood is raised. "auto" uses 1 in ``fit_triplets``,
-        which assumes independent triplets. In ``fit`` triplets share points. "auto"
-        then uses the number of points divided by the number of triplets.
-    odd_one_out : bool, default=False
-        Use True if each response names the odd one of three points. The other two are
-        then the pair with the smallest of the three distances. Without y, the odd one
-        is the last.
-    lapse_rate : float in [0, 1) or "auto", default=0
-        Probability ε of a lapse: a response that ignores the points, with all
-        alternatives equally probable. If there are lapses and ε is 0, the distances are
-        too small. "auto" learns ε under the prior Beta(1, 10).
-    rater_spread : float > 0, default=1.0
-        Prior sd ω of the log sharpness of raters, if ``fit_triplets`` has ``raters``.
+        Power to which the likelihood is raised. In ``fit_triplets``, "auto" uses 1,
+        which assumes independent triplets. In ``fit``, "auto" uses the number of points
+        divided by the number of triplets, because the triplets share points.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map, in input units, identified up to rotation and reflection.
+        Linear map in input units, identified up to rotation and reflection.
     learning_rate_ : float
     lapse_rate_ : float
-        Lapse rate ε of the fit. If it is learned, it is the value at the joint
-        posterior mode of the linear map and log(ε/(1 - ε)).
+        Lapse rate ε of the fit. A learned ε is the value at the joint posterior mode of
+        the linear map and log(ε/(1 - ε)).
     raters_ : array of shape (R,), or None
         The raters, sorted.
     sharpness_ : array of shape (R,), or None
-        Factor s_r of the log odds of each rater. The geometric mean is 1.
+        Sharpness of each rater: the factor s_r that multiplies the log odds. The
+        geometric mean of all s_r is 1. None if the fit had no raters.
     gap_ : float
-        Measure of convergence, near 0 if the fit is good: the log posterior at its
-        nearest local maximum, minus the log posterior at the fit, in nats. It is
-        estimated by a local quadratic approximation. Infinite if the Hessian shows that
-        the fit is not a maximum. NaN (not computed) if p·d > 10,000.
+        Measure of convergence in nats, near 0 if the solver reached a maximum. It is
+        the log posterior at the nearest local maximum, minus the log posterior at the
+        fit, estimated by a local quadratic approximation. Infinite if the Hessian shows
+        that the fit is not a maximum. NaN (not computed) if p·d > 10,000.
     classes_, threshold_, pair_classes_
         As in ``LCA``.
     triplets_, prior_, params_
@@ -118,10 +109,10 @@ class TripletMetric(PairsMixin, TripletLearner):
     ``sample`` draws the matrix M (feature, feature_bis) of the metric in input units,
     by "nuts" (default) or "laplace". A learned ``lapse_rate`` and the ``sharpness`` of
     raters are drawn too. All chains start at the mode. ``sample`` requires p·d ≤
-    10,000, and a fit at a maximum (finite ``gap_``). ``posterior_metric`` uses NUTS by
-    default. "laplace" does not draw rotations of the linear map, which do not change M.
-    It warns if it is inaccurate. Intervals require independent triplets. See
-    Benchmarks: triplets.
+    10,000, and a finite ``gap_``. ``posterior_metric`` uses NUTS by default. "laplace"
+    warns if it is inaccurate. It does not draw rotations of the linear map, because
+    they do not change M. Intervals require independent triplets. See Benchmarks:
+    triplets.
 
     Examples
     --------
@@ -173,24 +164,23 @@ class TripletMetric(PairsMixin, TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            A row is the points (anchor, near, far). If y is 1, ``near`` is nearer to
+            A row is three points (anchor, near, far). If y is 1, ``near`` is nearer to
             ``anchor`` than ``far`` is. With ``preprocessor``, rows are references to
-            points, shape (N, 3). Quadruplets (a, b, c, d) have shape (N, 4, d) or (N,
-            4): a and b are nearer to each other than c and d. With ``odd_one_out``, a
-            row is three points in any order. For containers ``Triplets`` and
-            ``OddOneOut`` the setting ``odd_one_out`` is ignored.
+            points, shape (N, 3). A quadruplet (a, b, c, d), shape (N, 4, d) or (N, 4),
+            compares two pairs. If y is 1, a and b are nearer to each other than c and
+            d. With ``odd_one_out=True``, a row is three points in any order. Containers
+            ``Triplets`` and ``OddOneOut`` ignore the setting ``odd_one_out``.
         y : array-like of shape (N,), optional
-            Responses: 1 if near is nearer, 0 if far is nearer. Responses 1 and -1 are
-            also allowed. With ``odd_one_out``: 2 if the first point is the odd one, 0
-            if the second is, 1 if the third is. Default: 1 for all. Containers must
-            have responses.
+            Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
+            -1 are also allowed. With ``odd_one_out=True``, y is 2 if the first point is
+            the odd one, 0 if the second is, and 1 if the third is. Default: 1 for all
+            rows. Containers must contain responses.
         sample_weight : array-like of shape (N,), optional
-            Data weights ≥ 0. Triplets of weight 0 have no effect, not even on the
-            scales of the features and of the prior.
+            Weights of the triplets, ≥ 0. Triplets of weight 0 are removed.
         raters : array-like of shape (N,), optional
-            The rater of each response: a number or text. Raters then differ in
-            sharpness: the log odds are multiplied by a factor of each rater. Distances
-            and probabilities describe a typical rater, with factor 1. Default: raters
+            Rater of each response, a number or text. The log odds are then multiplied
+            by a learned factor of the rater (``sharpness_``). Distances and
+            probabilities describe a typical rater, whose factor is 1. Default: raters
             do not differ.
         """
         check_settings(self)
@@ -246,8 +236,8 @@ class TripletMetric(PairsMixin, TripletLearner):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(y = 1) at the fit: near is nearer (or the third point is odd).
 
-        With ``raters`` (N,), raters of the fit, it is the probability of their
-        responses, otherwise of a typical rater.
+        ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
+        ``raters``, the probabilities are for a typical rater.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]
@@ -264,7 +254,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Compute the fraction of correct predictions. Even odds count as half."""
+        """Compute the fraction of correct predictions. A tie of k counts as 1/k."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))

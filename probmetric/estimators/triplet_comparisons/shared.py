@@ -1,4 +1,4 @@
-"""Base of both estimators of triplets: solve, draw, and score."""
+"""Base of ``TripletMetric`` and ``TripletEmbedding``: fit, draws and scores."""
 
 import warnings
 from typing import Annotated, Any, Literal
@@ -33,7 +33,7 @@ LAPSE_PRIOR = 1.0, 10.0
 
 @settings
 class TripletLearner(Learner[NutsOrLaplace]):
-    """A map whose squared distances are log odds of responses to triplets."""
+    """Base of learners of a linear map from responses to triplets."""
 
     max_iter: Count = 500
     odd_one_out: bool = False
@@ -73,7 +73,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
         return self.params_
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Load also pickles of fits without ``lapse_rate_`` or raters."""
+        """Load pickles, also pickles of fits without ``lapse_rate_`` or raters."""
         if "params_" in state and "lapse_rate_" not in state:
             state = {**state, "lapse_rate_": float(state.get("lapse_rate", 0.0))}
         if "params_" in state:
@@ -81,7 +81,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
         super().__setstate__(state)
 
     def _numbered_raters(self, data: Triplets, raters: ArrayLike | None) -> Triplets:
-        """Select triplets of positive weight, and number and remember their raters."""
+        """Select triplets of positive weight, and replace their raters by numbers."""
         if raters is not None:
             data = data._replace(rater=self._one_each(raters, data))
         data, self.raters_ = weighing(data), None
@@ -101,8 +101,8 @@ class TripletLearner(Learner[NutsOrLaplace]):
         unknown = [name for name in names if name not in number]
         if unknown:
             raise ValueError(
-                f"raters must be raters of the fit, got {unknown[0]!r}. Omit raters "
-                "to predict a typical rater."
+                f"raters must be raters of the fit, got {unknown[0]!r}. Omit raters to "
+                "predict for a typical rater."
             )
         return data._replace(rater=np.array([number[name] for name in names]))
 
@@ -134,7 +134,7 @@ class TripletLearner(Learner[NutsOrLaplace]):
             )
 
     def _effects(self, prior: TripletPrior) -> tuple[TripletPrior, float]:
-        """Return the prior, also of a lapse rate and raters, and the fixed rate."""
+        """Return the prior (with lapse rate and raters), and the fixed lapse rate."""
         if self.raters_ is not None:
             spread = np.full(len(self.raters_), float(self.rater_spread))
             prior = prior._replace(spread=spread)
@@ -164,6 +164,6 @@ class TripletLearner(Learner[NutsOrLaplace]):
 
 
 def accuracy(P: Float[np.ndarray, "N K"], y: Int[np.ndarray, "N"]) -> float:
-    """Return the share of responses that P predicts; ties count in part."""
+    """Return the share of correct predictions; a tie of k responses counts as 1/k."""
     largest = P == P.max(1, keepdims=True)
     return float(np.mean(largest[np.arange(len(y)), y] / largest.sum(1)))

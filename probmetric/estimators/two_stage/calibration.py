@@ -1,4 +1,4 @@
-"""Calibration of ``TwoStageMixture``: refits with the settings of the whole fit."""
+"""Calibration of ``TwoStageMixture``, by refits with the settings of the fit."""
 
 import warnings
 from typing import Literal, NamedTuple, TypedDict
@@ -78,7 +78,7 @@ def flattened(
 
 
 def calibrate(recipe: Recipe) -> Calibration:
-    """Return the calibration of a fit to sources; few sources only give a bound."""
+    """Return the calibration of a fit to sources (only a bound if sources are few)."""
     X, group = np.asarray(recipe.data.X), np.asarray(recipe.data.group)
     n = n_repeated(group)
     if n < max(FEWEST, 2 * max(s["n_components"] for s in recipe.settings)):

@@ -1,8 +1,9 @@
 """Draws of a fitted two-stage mixture as a DataTree, in input units.
 
-Sources are independent units, and one posterior serves prediction and intervals.
-Components have no order. The group ``posterior`` has only quantities that do not depend
-on it; the group ``components`` is relabeled to the fit, for inspection.
+Sources are independent units, so the same posterior is used for prediction and
+intervals. The order of components is arbitrary. The group ``posterior`` contains only
+quantities that do not depend on this order. In the group ``components``, components are
+relabeled to match the fit, for inspection.
 """
 
 from collections.abc import Mapping
@@ -45,7 +46,7 @@ def to_tree(
     prior_draws: int | None = None,
     seed: int = 0,
 ) -> xr.DataTree:
-    """Return draws and their data as a DataTree; parameters as ``sample``."""
+    """Return draws and their data as a DataTree (parameters as in ``sample``)."""
     values = {k: _input_units(k, v, scaler) for k, v in drawn.values.items()}
     components = {name: values.pop(name) for name in TwoStageParams._fields}
     data = fitted.data

@@ -1,7 +1,6 @@
 """``TwoStageMixture``: similarity as the probability of a common source.
 
-The model is ``models.two_stage``, the fits are in ``inference.two_stage``; this file
-has no mathematics.
+The model is ``models.two_stage``, and the fits are in ``inference.two_stage``.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,53 +68,53 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 
 @settings
 class TwoStageMixture(DensityMixin, Learner[Method]):
-    """A normal mixture whose instances share hidden sources.
+    """Normal mixture of measurements (instances) that share hidden sources.
 
-    Use this class for a likelihood ratio: do two measurements (instances) come from one
-    source or from two? In the model, component k generates sources with representatives
-    x ~ N(μ_k, B_k), and a source generates instances ~ N(x, W_k). ``fit(X, groups=)``
-    and ``fit_pairs`` learn W_k and B_k. ``fit(X)`` learns from unlabeled points. It
-    learns only the covariance of an instance, Σ_k = W_k + B_k, and uses W_k = αΣ_k with
-    a fixed α.
+    Use this class for the likelihood ratio that two instances come from one source,
+    against two sources. In the model, component k generates sources with
+    representatives x ~ N(μ_k, B_k), and a source generates instances ~ N(x, W_k).
+    ``fit(X, groups=)`` and ``fit_pairs`` learn W_k and B_k. ``fit(X)``, which has no
+    groups, learns only the covariance Σ_k = W_k + B_k of an instance, and uses W_k =
+    αΣ_k with a fixed α.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
-        Number of components. If it is a sequence, the number with the best held-out
-        likelihood in five folds is used, or ``blend`` combines the models of all
-        numbers.
+        Number of components. From a sequence, the number with the best held-out
+        likelihood in five folds is chosen, unless ``blend`` combines all models.
     alpha : float in (0, 1], default=0.5
         Fraction α of the variance of an instance that is noise around its
-        representative. It should be set for ``fit(X)``, because single points do not
-        identify it. With groups and pairs it is only the starting value.
+        representative. Set α for ``fit(X)``, because single points do not identify α.
+        With groups or pairs, α is only the starting value.
     covariance : {"free", "proportional"}, default="free"
         Parameters that are learned from groups and pairs: W_k and B_k ("free"), or Σ_k
         and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         - "default": the weak prior of Fraley and Raftery. If there are at most as many
-          groups as features (and one component with free W and B), it also shrinks W to
-          a multiple of I with the weight of 8 points per feature, and B weakly.
+          groups as features (and one component with free W and B), this prior also
+          shrinks W to a multiple of I, with the weight of 8 points per feature. It
+          shrinks B weakly.
         - "flat": maximum likelihood. A maximum may not exist.
-        - "cv": shrinks W and B to multiples of I. Use it if groups are classes. The
-          weight of the prior, from 1 to 256 points or ∞, is chosen by the log loss of
-          ``KNeighborsClassifier`` in folds. This takes 25 to 75 small fits. With ∞ the
-          score orders pairs by Euclidean distance, and probabilities are not
-          meaningful.
+        - "cv": a prior that shrinks W and B to multiples of I. Use "cv" if groups are
+          classes. The weight of the prior, from 1 to 256 points or ∞, is chosen by the
+          log loss of ``KNeighborsClassifier`` in folds, which takes 25 to 75 small
+          fits. With weight ∞, the score orders pairs by Euclidean distance, and
+          probabilities are not meaningful.
         - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. See ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
-        How to combine the models of all numbers in ``n_components``: equal weights
-        ("flat"), or weights from BIC or the held-out likelihood. Default: one model is
-        chosen.
+        Weights for combining the models of all numbers in ``n_components``: equal
+        weights ("flat"), or weights from BIC or the held-out likelihood. None chooses
+        one model.
     flattening : None, float in [0, 1] or "held-out", default=None
         Factor that multiplies the off-diagonal entries of the covariances after the
-        fit, as in the paper. "held-out" chooses it for each component by the likelihood
-        of a held-out fifth of the points.
+        fit, as in the paper. "held-out" chooses this factor for each component by the
+        likelihood of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor that multiplies W for the second points of pairs (elements of a
-        database). 0 treats them as representatives, without noise (EQ-5 of the paper).
-        The fit does not use it.
+        Factor that multiplies W for the second point of each pair (an element of a
+        database). With 0, second points are representatives without noise (EQ-5 of the
+        paper). The fit does not use this factor.
     n_starts : int, default=1
         Number of times that EM starts, each time from another k-means++ clustering. The
         best fit is used.
@@ -126,11 +125,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     calibration : {"auto", None}, default="auto"
         Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
         an increasing function of the log LR to pairs of left-out sources, in five
-        folds. It requires at least 20 sources with two rows or more. With n such
-        sources, ``|log LR|`` is at most log(n + 1), even if n is below 20. Calibration
-        does not change neighbors. Metrics of posterior draws use the same calibration.
-        With None, and after fits to points, pairs or data on disk, the LR of the model
-        is used.
+        folds. This function requires at least 20 sources with two or more rows. With n
+        such sources, also below 20, "auto" limits ``|log LR|`` to log(n + 1).
+        Calibration does not change neighbors. Metrics of posterior draws use the same
+        calibration. With None, and after fits to points, pairs or data on disk, the LR
+        is not calibrated.
 
     Attributes
     ----------
@@ -156,18 +155,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     NaN entries are assumed to be missing at random, and are integrated out.
     ``fit_alpha`` and ``partial_fit`` do not allow NaN. The fit is a local optimum.
 
-    Calibration is computed at the first use of the log ratio (``pair_score``,
-    ``same_probability``, ``get_metric``, ``metric_``), not in ``fit``. It takes five
-    fits, with fixed folds, and is stored. Use ``calibration=None`` in refits that only
-    need neighbors or the order of pairs. For equations see
-    ``inference.two_stage.calibration``.
+    The calibration is not computed in ``fit``, but at the first use of the log ratio
+    (``pair_score``, ``same_probability``, ``get_metric``, ``metric_``). It takes five
+    fits, and is then stored. Use ``calibration=None`` if you only need neighbors or the
+    order of pairs. For equations see ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fit, and does not explore other modes of the posterior.
-    After ``fit(X)`` α is fixed. The group ``posterior`` of the draws contains mean,
-    within_average (W_k averaged over components by weight), covariance_total (of an
-    instance), and α if it is sampled. R-hat is computed for these variables. The group
-    ``components`` contains weights, means, within and between. Its components are
-    relabeled to match the fit, which is arbitrary if components overlap.
+    After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains mean,
+    within_average (the weighted mean of W_k), covariance_total (of an instance), and α
+    if α is sampled. R-hat is computed for these variables. The group ``components``
+    contains weights, means, within and between. Components of draws are relabeled to
+    match the fit. This matching is arbitrary if components overlap.
     ``posterior_metric`` uses NUTS with 4 chains of 500 or more draws, thinned to 100.
 
     References
@@ -242,7 +240,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._fit(Groups(rows, codes))
 
     def fit_pairs(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn W and B from pairs of one source, and of two sources.
+        """Learn W and B from pairs whose points come from one source or two sources.
 
         Parameters
         ----------
@@ -279,7 +277,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return (rows - self._scaler.mean) / self._scaler.scale
 
     def _prior_by_votes(self, data: Points | Groups) -> ChosenPrior | None:
-        """Return the prior chosen by votes of neighbors; None unless ``prior="cv"``."""
+        """Return the prior chosen by votes if ``prior="cv"``, otherwise None."""
         if isinstance(self.prior, TwoStagePrior) or self.prior != "cv":
             return None
         for requirement, missing in {
@@ -411,7 +409,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return MixtureParams(weights, means, within + between)
 
     def fit_alpha(self, pairs: ArrayLike) -> Self:
-        """Learn α from pairs of one source, with the mixture of ``fit(X)`` fixed.
+        """Learn α from pairs with a common source, with a fixed mixture of ``fit(X)``.
 
         Replaces W by αΣ and B by (1 - α)Σ, with Σ = ``within_ + between_``.
         """
@@ -563,17 +561,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data, starting at the fit.
+        """Draw from the posterior given the training data. Samplers start at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" is exact up to Monte Carlo error near the fit. "laplace" and "svi"
+            "nuts" is exact near the fit, up to Monte Carlo error. "laplace" and "svi"
             are approximations, and report the diagnostic k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
-            ``loo`` requires it. The stored values ignore data weights, and ``loo``
-            raises an error if data have weights.
+            ``pm.loo`` requires these values. They are computed without data weights, so
+            ``pm.loo`` raises an error if the data have weights.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Checks of the inputs of ``TwoStageMixture``, and its units."""
+"""Checks of the inputs of ``TwoStageMixture``, and conversion of units."""
 
 import warnings
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from probmetric.models.two_stage import TwoStageParams
 from probmetric.typing import ArrayLike
 
 LABEL = "label"
-"""Value of ``groups`` that stands for the labels of data on disk."""
+"""Value of ``groups`` that selects the labels of data on disk."""
 
 
 def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ...]:
-    """Return the range of component counts; one number is a range of one."""
+    """Return the numbers of components to try, as a tuple."""
     counts = tuple(k) if isinstance(k, (list, tuple, np.ndarray, range)) else (k,)
     if not counts:
         raise ValueError(
@@ -28,8 +28,8 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
     if blend is not None and len(counts) < 2:
         raise ValueError(
-            "blend must be None unless n_components has two numbers or more, got "
-            f"{blend!r} with n_components={k!r}"
+            "blend must be None if n_components is one number, got "
+            f"{blend!r} with n_components={k!r}. Set n_components to a sequence."
         )
     return counts
 
@@ -56,7 +56,7 @@ def group_codes(groups: ArrayLike, n: int, unlabeled: object) -> Int[np.ndarray,
 
 
 def warn_alone(alpha: float) -> None:
-    """Warn that groups of one member do not identify the share of noise."""
+    """Warn that groups with one row do not identify the variation within groups."""
     warnings.warn(
         "groups: every group has one row, so variation within groups cannot be "
         f"estimated. It is assumed to be alpha = {alpha} times the covariance. Add "
