@@ -17,6 +17,7 @@ lca_accuracy          LCA, its cross-validated form and the paper's recipe; 3-NN
 posterior_few_labels  votes averaged over draws of LCA's metric
 dca_gm                1-NN after a projection to two dimensions
 stacking              a stack of five, its parts and their mean, from the same fits
+stacked_votes         stacked votes under four metrics, and votes under each
 none_of_these         each class left out in turn (three at most): is a point novel?
 
 A method is a function of (A, a, seed) that returns ``predict_proba``. ``votes`` gives
@@ -220,6 +221,7 @@ def paper(A, seed):
     return pm.LCA(p, pairs="impostors", max_impostors=10, n_refresh=0, **options)
 
 
+FOUR = [None, pm.LCA(prior_mean="identity"), pm.RCA(), pm.LCA(prior_mean="within")]
 EUCLID = {"Euclid": votes(lambda *_: None)}
 SHRUNK = {"LDA (scikit-learn, Ledoit-Wolf), own": own(shrunk)}
 EIG_DML = partial(of, pm.EigDML, solver="pdhg", tol=1e-2)
@@ -348,8 +350,17 @@ STUDIES = {
         {"stack": five},
         rows=stacked,
         sizes=LARGE,
-        baseline="LCA",
+        baseline="stack",
         values=("log_loss", "accuracy"),
+        sets=FRESH,
+    ),
+    "stacked_votes": few(
+        EUCLID
+        | {"LCA, identity": votes(of(pm.LCA, prior_mean="identity"))}
+        | {"RCA": votes(of(pm.RCA)), "LCA": votes(of(pm.LCA))}
+        | {"stacked votes": own(of(pm.KNeighborsClassifier, FOUR))},
+        sizes=LARGE,
+        baseline="stacked votes",
         sets=FRESH,
     ),
     "none_of_these": Study(
