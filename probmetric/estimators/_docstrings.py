@@ -46,13 +46,12 @@ class Shared:
         all alternatives are equally probable. If responses contain lapses and ε is 0,
         the distances are too small. "auto" learns ε with the prior Beta(1, 10).
     rater_spread : float > 0, default=1.0
-        Prior standard deviation ω of the log sharpness of a rater (see ``sharpness_``).
-        Used if the fit has ``raters``.
+        Prior standard deviation ω of the log of ``sharpness_``, if there are
+        ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Array of points, or function that returns points. Use it if X or pairs contain
-        references to points instead of features. X then has shape (n,), and pairs have
-        shape (N, 2). References are row numbers of the array, or integers or text that
-        the function converts to an array of points.
+        Array of points, or function that returns points, if X (n,) or pairs (N, 2)
+        contain references to points instead of features. References are row numbers of
+        the array, or integers or text that the function converts to an array of points.
     unlabeled : label, default="warn"
         Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
         ignores unlabeled rows. If ``unlabeled`` is NaN, rows with label None are
@@ -76,8 +75,7 @@ class Shared:
             least one class with two or more rows.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. A point with weight 2 has the same effect as two
-            equal points. Settings with value "cv" are chosen without the weights.
-            Default: 1 for all points.
+            equal points. Settings with value "cv" ignore weights. Default: 1.
         """
 
     def fit_pairs(self) -> None:
@@ -114,8 +112,8 @@ class Shared:
         seed : int, default=0
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every observation under every draw.
-            ``pm.loo`` requires these values. They are computed without the learning
-            rate and without weights.
+            ``pm.loo`` requires these values, which ignore the learning rate and
+            weights.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
             of all data. Power scaling (``az.psense_summary``) uses these values.
@@ -137,15 +135,13 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. Some learners use a different posterior for each
-            purpose.
+            Intended use of the result. Some learners have a posterior for each use.
         draws : DataTree, optional
             Draws that ``sample`` of this fit returned. Default: new draws, made by
             ``method``.
         n_draws : int, optional
-            Number of metrics. Each metric is computed from one draw. The draws are
-            evenly spaced in the joined chains. Default: 100, or the number of
-            ``draws``.
+            Number of metrics, computed from evenly spaced draws of the joined chains.
+            Default: 100, or the number of ``draws``.
         seed : int, default=0
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,

@@ -1,9 +1,9 @@
 """``DCAGM``: a discriminative projection, a classifier, and metrics.
 
-The model is ``probmetric.models.dca_gm``, and the fit is in
-``probmetric.inference.dca_gm.fit``. This file only changes units. For an input u, the
-standardized point is x = (u - m)/s, so the projection is y = Ax = (A/s) u - (A/s) m. In
-input units A is therefore A/s, and centers move by (A/s) m.
+The model is ``models.dca_gm``, and the fit is in ``inference.dca_gm.fit``. This file
+only changes units. For an input u, the standardized point is x = (u - m)/s, so the
+projection is y = Ax = (A/s) u - (A/s) m. In input units A is therefore A/s, and centers
+move by (A/s) m.
 """
 
 from collections.abc import Sequence

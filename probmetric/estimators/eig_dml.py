@@ -47,8 +47,8 @@ class EigDML(PairLearner):
     ----------
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
         "pdhg" is a restarted primal-dual gradient method, which reaches relative gaps
-        of 1e-6 and below. "frank_wolfe" is the paper's solver, which is slower. Use it
-        only for relative gaps of about 1%.
+        of 1e-6 and below. "frank_wolfe" is the paper's slower solver, for relative gaps
+        of about 1%.
     kappa : float > 0, optional
         Sum κ of the squared distances of close pairs. κ changes all distances by a
         common factor, and has no other effect. Default: d.
@@ -104,8 +104,7 @@ class EigDML(PairLearner):
 
     The optimum depends only on the nearest far pairs. With few labels, nearest-neighbor
     classification was less accurate under the optimum than under the Euclidean metric.
-    Under the mixed metric, classification was as accurate as under the Euclidean
-    metric, or more accurate (see the guide to few labels).
+    Under the mixed metric, it was at least as accurate (see the guide to few labels).
 
     References
     ----------

@@ -1,7 +1,7 @@
 """``GaussianClasses``: Bayes classifier of Gaussians with integrated parameters.
 
-The model is ``probmetric.models.gaussian_classes``. The closed forms are in
-``probmetric.inference.gaussian_classes.posterior``. This file has no mathematics.
+The model is ``models.gaussian_classes``. The closed forms are in
+``inference.gaussian_classes.posterior``.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """``GLML``: neighbors under a metric that removes the leading bias at every query.
 
-The model is ``probmetric.models.gaussian_classes``. The local metrics are in
-``probmetric.inference.gaussian_classes.local_metric``.
+The local metrics are in ``probmetric.inference.gaussian_classes.local_metric``.
 """
 
 from collections.abc import Callable, Sequence

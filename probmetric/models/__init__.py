@@ -1,9 +1,9 @@
 """Generative models: each file has a NumPyro model, its parameters and its priors.
 
 Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulate`` and
-``to_metric``. The derivations are in ``inference``, under the same name. In all models,
-data weights multiply the log density and ``learning_rate`` is the power η of the
-likelihood. If the data have no labels (y is None), the model simulates them.
+``to_metric``. The derivations are in ``inference``, with equal file names. In all
+models, data weights multiply the log density, and ``learning_rate`` is the power η of
+the likelihood. If the data have no labels (y is None), the model simulates labels.
 
 ``lca``                pairs that coincide: marginal form (1).
 ``hierarchical_lca``   a map for each group around a common map (1)-(2).

@@ -7,19 +7,18 @@ R^d with class c in 0..C-1, projection A (p, d), y = Ax:
     or per component: p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                 (1)
 2.  the class is drawn from p(c|y) = p(y, c) / Σ_c' p(y, c').                        (2)
 
-Only the class is modeled, not the density of x. All priors are proper and all sites are
-real. The mode of the density, the L-BFGS optimum and the center of Laplace's
-approximation are therefore the same point:
+Only the class is modeled, not the density of x. All priors are proper, and all sites
+are unconstrained. The posterior mode, the L-BFGS optimum and the center of Laplace's
+approximation are therefore the same point. The priors are
 
     A ~ N(A0, c²/λ)        the norm penalty (λ/2c²)‖A - A0‖²; A0 = 0 in the paper
     alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over components
     mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²)   L has diagonal exp(log_diag)
 
 The priors determine the scale of y. With only a norm penalty and free (μ, Σ) there is
-no optimum: (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed 001).
-Still not identified: a rotation of y when A0 = 0, the order of the components, and the
-tilts of maths B5 (determined only by the priors). Report p(c|x) and J, which are
-identified.
+no optimum, because (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed
+001). A rotation of y if A0 = 0 and the order of the components are not identified. Only
+the priors identify the tilts of maths B5. Report p(c|x) and J, which are identified.
 
 References
 ----------
@@ -62,9 +61,10 @@ type MetricKind = Literal[
 class DCAGMParams(NamedTuple):
     """Parameters: A (p, d), log α (c,), log β (c, k), μ (c, k, p), L.
 
-    ``chol`` is (c, 1, p, p), a covariance per class, or (c, k, p, p). A missing
-    component has log β = -inf. ``fisher`` (p, p) is the Fisher matrix J_y averaged over
-    the training points, or None before a fit.
+    ``chol`` has Cholesky factors L, of shape (c, 1, p, p) with one covariance per
+    class, or (c, k, p, p). A missing component has log β = -inf. ``fisher`` (p, p) is
+    the Fisher information matrix J_y averaged over the training points, or None before
+    a fit.
     """
 
     A: Float[Array, "p d"]
@@ -87,7 +87,7 @@ class DCAGMSites(NamedTuple):
 
 
 class DCAGMPrior(NamedTuple):
-    """The priors in the module docstring, and a mask of the components of each class.
+    """Priors of the module docstring, and a mask of the components of each class.
 
     ``mean`` is A0, the prior mean of A. The prior standard deviation of an entry of A
     is c/√λ. ``present[c, k]`` is True if class c has a component k.
@@ -180,7 +180,8 @@ def dca_gm(
     prior : DCAGMPrior
         The shape of ``prior.present`` sets the number of classes and components.
     covariance : {"class", "component"}, default="class"
-        One covariance per class (the paper) or per component (its footnote 1).
+        One covariance per class (as in the paper), or one per component (its footnote
+        1).
     batch : int, optional
         Number of points in a random subsample. Use it with SVI only, not with MCMC.
 
@@ -277,9 +278,9 @@ def to_metric(
 
     Notes
     -----
-    J is 0 where one class has probability 1. If this holds at nearly all points,
-    "average_fisher" returns the metric of "subspace": if the trace of the average J_y,
-    in whitened coordinates, is below 1e-8.
+    J is 0 at points where one class has probability 1. If the trace of the average J_y
+    in whitened coordinates is below 1e-8, "average_fisher" returns the metric of
+    "subspace".
 
     Examples
     --------
@@ -323,7 +324,7 @@ def _metric_of(
         )
     if params.fisher is None:
         raise ValueError(
-            "X is required if params.fisher is None, got None. Pass the points over "
+            "X must be points if params.fisher is None, got None. Pass the points over "
             "which the metric is averaged"
         )
     in_whitened = half.T @ params.fisher @ half

@@ -33,7 +33,7 @@ __all__ = ["ClassLabel", "ClassNormal", "Observed", "Weighted"]
 
 
 def drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
-    """Draw one sample; the program is compiled once per type and shape."""
+    """Draw one sample. The program is compiled once for each type and shape."""
     return _drawn(distribution, key)
 
 
@@ -45,9 +45,10 @@ def _drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.
 
-    ``log_prob`` is η · weight · log p(class). It is NaN for an unknown class code and 0
-    for a point of weight zero. ``sample``, ``mean`` and ``variance`` ignore the weight
-    and the learning rate. The mean and the variance treat the class code as a number.
+    ``log_prob`` is η · weight · log p(class). ``log_prob`` is NaN for an unknown class
+    code, and 0 for a point of weight zero. ``sample``, ``mean`` and ``variance`` ignore
+    the weight and the learning rate. The mean and the variance treat the class code as
+    a number.
 
     Examples
     --------
@@ -151,8 +152,8 @@ class ClassNormal(dist.Distribution):
         Data weight ≥ 0 of each point, and power η of the likelihood. Weight zero
         removes a point, even if it has NaN.
     missing : bool, default=False
-        If True, integrate out NaN entries of x exactly, with one Cholesky factor for
-        each point (cost n d³). If False, NaN entries make the density NaN.
+        If True, NaN entries of x are integrated out exactly, with one Cholesky factor
+        for each point (cost n d³). If False, NaN entries make the density NaN.
 
     Examples
     --------
@@ -292,10 +293,10 @@ class _Reweighted(dist.Distribution):
 
 
 class Observed(_Reweighted):
-    """Marginal distribution of the entries where ``seen`` is True (others are NaN).
+    """Marginal distribution of the entries with ``seen`` True (the others are NaN).
 
     In ``base_dist`` (see ``normal``) the unobserved entries are independent N(0, 1).
-    Their density at 0 is divided out of ``log_prob``.
+    ``log_prob`` divides by the density of these entries at 0.
 
     Examples
     --------

@@ -7,10 +7,10 @@ The model of one point x in R^d with class y in 0..C-1:
         Σ_c ~ IW(ν, Ψ),  μ_c | Σ_c ~ N(m, Σ_c/κ);                                  (1)
 3.  y ~ Cat(π) and x | y ~ N(μ_y, Σ_y). Missing entries of x are integrated out.   (2)
 
-``covariance``: "full" is one Σ_c per class (QDA), "tied" one Σ for all classes (LDA),
-"diagonal" has independent features within a class. For "diagonal", Eq. (1) applies to
-each feature separately, with ν degrees of freedom per feature and the diagonal of Ψ.
-IW(ν, Ψ) has mean Ψ/(ν - d - 1).
+``covariance="full"`` is one Σ_c per class (QDA), and "tied" is one Σ for all classes
+(LDA). "diagonal" is independent features within a class. Eq. (1) then applies to each
+feature separately, with ν degrees of freedom per feature and the diagonal of Ψ. The
+mean of IW(ν, Ψ) is Ψ/(ν - d - 1).
 
 References
 ----------
@@ -95,7 +95,7 @@ def _sample_moments(
 class GaussianClassesParams(NamedTuple):
     """Parameters: weights (c,), mean (c, d), chol (c, d, d) or (1, d, d) when tied.
 
-    ``chol`` has lower Cholesky factors of the covariances.
+    ``chol`` contains the lower Cholesky factors of the covariances.
     """
 
     weights: Float[Array, "*s c"]
@@ -127,8 +127,8 @@ def gaussian_classes(
         Number C ≥ 2 of classes.
     covariance : {"full", "tied", "diagonal"}
     missing : bool, default=False
-        If True, integrate out NaN entries of X (additional cost n d³). If False, NaN
-        entries make the density NaN.
+        If True, NaN entries of X are integrated out (additional cost n d³). If False,
+        NaN entries make the density NaN.
 
     Examples
     --------
@@ -222,8 +222,8 @@ def to_metric(
     rule, gamma
         See ``LocalMahalanobis``.
     frame : {"pooled", "identity"}
-        "pooled" applies the rule after whitening by the pooled within-class covariance.
-        "identity" applies it to the original features, as in the paper.
+        "pooled" applies the rule after whitening by the pooled covariance within
+        classes. "identity" applies the rule to the original features, as in the paper.
 
     Examples
     --------

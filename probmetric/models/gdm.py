@@ -1,22 +1,22 @@
 """Generalized dissimilarity model (GDM): dissimilarity of two sites by covariates.
 
-Two sites x, x' with d covariates have a similarity: the probability that a randomly
-drawn unit is shared by both sites. A unit is a species under Sørensen's index, and an
+The similarity of two sites x, x' with d covariates is the probability that both sites
+share a randomly drawn unit. A unit is a species under Sørensen's index, and an
 individual under the Bray-Curtis index. With the monotone curves s_f of
 ``metric.splines``, I-splines with heights θ_fk ≥ 0, and b ≥ 0,
 
     log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
                              = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)
 
-since nondecreasing curves give differences with one sign. The number y of shared units
-among m units is binomial:
+because the splines of a curve all change in the same direction. The number y of shared
+units among m units is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
 This is the log link of LCA, but with a city-block distance of curves instead of a
 quadratic form. t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b,
 θ). θ and b have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
-I_k(distance of the two places), with the last row of θ and of the knots.
+I_k(geographic distance), with the last row of θ and of the knots.
 
 s_f is identified up to a constant, and begins at 0. Its height Σ_k θ_fk is the effect
 of covariate f over its whole range, with the other covariates fixed. The units of a
@@ -66,7 +66,7 @@ class GDMPrior(NamedTuple):
     """θ_fk ~ half-normal(scale), b ~ half-normal(b_scale), given knots (d, k).
 
     The knots come from the data (quantiles of each covariate). With ``coordinates``,
-    the last row belongs to the distance between two places.
+    the last row belongs to the geographic distance of two sites.
     """
 
     knots: Float[Array, "d k"]
@@ -91,7 +91,8 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     I-splines, and ``y``. The deterministic site ``height`` (d,) is the total increase
     of each curve.
 
-    y of the pairs is the number of shared units among ``trials`` units, or 0 or 1.
+    y is the number of shared units among ``trials`` units, or 0 or 1 without
+    ``trials``.
 
     Examples
     --------

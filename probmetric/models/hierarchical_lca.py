@@ -1,7 +1,7 @@
 """Hierarchical LCA: a metric for each group of pairs, partially pooled.
 
-Pairs come in groups (subjects, sites, batches); both points of a pair are in the same
-group. The model, with g = 1..G and ``models.lca`` inside each group:
+Pairs are in groups (subjects, sites, batches). Both points of a pair are in one group.
+The model, with g = 1..G and ``models.lca`` inside each group:
 
 1.  W ~ N(W₀, c²/λ) entry by entry, the common linear map; b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* between groups;
@@ -9,13 +9,13 @@ group. The model, with g = 1..G and ``models.lca`` inside each group:
 4.  a pair of group g coincides with probability exp(-t),
     t = b + ‖W_g δ‖²/(2τ²), τ² = 1 + 2σ² = e^{2b/p}.                               (2)
 
-b is common: it describes identical points that do not coincide, a property of the
-labels. A group whose distances are all larger has a larger W_g.
+b is common to all groups, because it describes the labels of identical points. If all
+distances of a group are larger, its W_g is larger.
 
-ω = 0 is LCA with one metric. ω → ∞ is a separate metric for each group, with a flat
-prior. c is the size of W₀ = cI, so ω is the prior sd of an entry of W_g around W in
-units of the Euclidean map: at ω = 1/√p the term ωcE_gδ of W_gδ has the same root mean
-square length as W₀δ. E of a new group is drawn from its prior.
+With ω = 0, the model is LCA with one metric. With ω → ∞, each group has a separate
+metric with a flat prior. ω is the prior standard deviation of an entry of W_g around W,
+in units of c, the size of W₀ = cI. At ω = 1/√p the term ωcE_gδ of W_gδ has the same
+root mean square length as W₀δ. E of a new group is drawn from its prior.
 """
 
 from typing import NamedTuple

@@ -10,17 +10,17 @@ Integrating out z and z' gives the marginal form, with δ = x - x' and τ² = κ
     log P(y=1 | x, x') = -t,    t = b + ‖Wδ‖² / (2τ²),                            (1)
     b = (p/2) log(1 + 2σ²/κ²),  σ² = κ² (e^{2b/p} - 1)/2.                         (2)
 
-If a pair is judged m times, y times as *same* (``Pairs.trials``), y is binomial:
+If a pair is judged m times (``Pairs.trials``), the number y of *same* is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                          (3)
 
 LCA is thus a binomial regression with a log link on the squared distance δᵀ WᵀW δ. The
 parameters (W, σ, κ) are identified only up to a common factor, so we set κ = 1. M =
-WᵀW/τ² and b are identified and are reported; W is identified only up to rotation.
+WᵀW/τ² and b are identified. W is identified only up to rotation.
 
-The prior is on (W, log b). e^{-b} is P(same) of identical points, which has the same
-meaning for every p; σ² does not, since b grows like pσ². Densities and modes are in
-(W, log b), so σ² by Eq. (2) needs no Jacobian.
+The prior is on W and b. b is used instead of σ², because e^{-b} is P(same) of identical
+points for every p, whereas b grows like pσ². Densities and modes are in (W, log b), so
+Eq. (2) for σ² needs no Jacobian.
 
 References
 ----------
@@ -77,9 +77,10 @@ class LCAPrior(NamedTuple):
     probability is uniform on (0, 1). Under b ~ Exponential(r) it is Beta(r, 1).
 
     ``lam`` is the strength of the prior: an entry of W has prior standard deviation
-    c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` of log b.
-    With both, the fit is maximum likelihood. For the same ``lam`` the prior is weaker
-    for larger p: E‖Wδ‖² is (1 + p/lam) c²‖δ‖² if ``mean`` is cI.
+    c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` is a flat
+    prior of log b. With both flat priors, the fit is maximum likelihood. With equal
+    ``lam``, the prior is weaker for larger p, because E‖Wδ‖² is (1 + p/lam) c²‖δ‖² if
+    ``mean`` is cI.
 
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
     uses the data twice). For simulations and prior predictive checks, set ``mean`` and
@@ -109,7 +110,7 @@ def log1mexp(t: Float[Array, "*n"] | float) -> Float[Array, "*n"]:
 
 
 def _namespace(*values: Numeric) -> ModuleType:
-    """Return ``jax.numpy`` if a value is a JAX array, else NumPy (nothing compiles)."""
+    """Return ``jax.numpy`` if a value is a JAX array, otherwise NumPy."""
     return jnp if any(isinstance(v, jax.Array) for v in values) else np
 
 
@@ -163,9 +164,9 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     W is the linear map, and H a reflection. W and HW have the same likelihood, but
     different prior densities p. The posterior under ``prior`` therefore has two modes
     with different heights and different metrics M. If W has fewer rows than columns, no
-    sampler moves between the two modes. Under the mixture, M and b have *the same
-    posterior distribution*, but the two modes are mirror images, so chains at either
-    mode agree. Use it to sample ``lca`` with other samplers. ``pm.sample`` uses it
+    sampler moves between these modes. The mixture gives *the same posterior
+    distribution* of M and b. Its two modes are mirror images, so chains at either mode
+    agree. Use the mixture to sample ``lca`` with other samplers. ``pm.sample`` uses it
     automatically.
 
     Parameters
@@ -174,8 +175,8 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
         Prior of W with ``lam`` > 0. The prior of b is the default.
     W : array of shape (p, d)
         Posterior mode of W. It defines H = I - 2uuᵀ, where u (p,) is the axis along
-        which W is closest to its mirror image (``weakest_axis``). Any fixed H is valid,
-        but chains mix best with this one.
+        which W is closest to its mirror image (``weakest_axis``). Any other fixed H is
+        valid too, but chains then mix less well.
 
     Returns
     -------
@@ -203,7 +204,7 @@ class Coincidence(dist.Distribution):
         log P(y = 1), at most 0. The log is used because P underflows for distant
         points.
     weight : array or float, default=1
-        Data weight of the pair, ≥ 0. Zero removes it from the likelihood.
+        Data weight of the pair, ≥ 0. Weight 0 removes the pair from the likelihood.
     learning_rate : float, default=1
         Power η of the likelihood. Use 1 for independent pairs, and about n/N for N
         pairs built from the labels of n points. ``sample``, ``mean`` and ``variance``
@@ -273,7 +274,8 @@ class Coincidence(dist.Distribution):
 class Judgments(dist.Distribution):
     """Distribution of the number y of *same* among ``trials`` judgments (Eq. 3).
 
-    The sum of independent labels of ``Coincidence``, which has the other parameters.
+    y is the sum of ``trials`` independent labels. For the other parameters see
+    ``Coincidence``.
     """
 
     arg_constraints = {  # noqa: RUF012  NumPyro's own class attribute
@@ -390,15 +392,14 @@ def lca(
     pairs : Pairs
         The distribution of y is ``Coincidence``, or binomial if there are ``trials``.
     prior : LCAPrior or Distribution
-        ``lam`` of an LCAPrior can be a Distribution. Instead of an LCAPrior, a
-        Distribution of event shape (p, d) can be passed as the prior of W. The prior of
-        log b is then the default.
+        ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
+        d) is used as the prior of W, with the default prior of log b.
     latent : bool, default=False
-        Sample z and z' explicitly instead of integrating them out. It does not support
-        counts, because all judgments of a pair would share one z.
+        Whether z and z' are sampled, instead of integrated out. Counts are then not
+        supported, because all judgments of a pair would share one z.
     batch : int, optional
-        Number of pairs in a random subsample, for SVI. Do not use it with MCMC, which
-        would use the same subsample in all iterations.
+        Number of pairs in a random subsample, for SVI. Do not use ``batch`` with MCMC,
+        which would use the same subsample in all iterations.
 
     Raises
     ------

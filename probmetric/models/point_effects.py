@@ -10,16 +10,16 @@ n points and otherwise the assumptions of ``models.lca``:
     t = (b_i + b_j)/2 + D/2 = b + a_i + a_j + D/2,                                 (2)
     a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p}.
 
-e^{-b_i} is the probability that two copies of point i are called the same. Pairs are
-independent given the b_i. With the b_i integrated out, pairs that share a point are
-dependent. ω = 0 is LCA. The b_i are log-normal, because t must be at least 0 for every
-pair. To first order in ω the a_i are N(0, (ωb/2)²).
+e^{-b_i} is P(same) of two copies of point i. Pairs are independent given the b_i. With
+the b_i integrated out, pairs that share a point are dependent. If ω = 0, the model is
+LCA. The b_i are log-normal, because t must be at least 0 for every pair. To first order
+in ω the a_i are N(0, (ωb/2)²).
 
 The effects of two new points are integrated out separately:
 
     P(same | two new points) = exp(-(b' + D/2)),   b' = -2 log E[e^{-b_i/2}] :     (3)
 
-LCA's link with another intercept, b' ≤ E[b_i]. The distance does not change.
+This is LCA's link with another intercept, b' ≤ E[b_i]. The distance does not change.
 
 References
 ----------
@@ -76,9 +76,8 @@ class PointEffectsParams(NamedTuple):
 class PointEffectsPrior(NamedTuple):
     """``LCAPrior`` of W and b, with lam > 0, and ω ~ HalfNormal(spread).
 
-    With the default scale 1, most b_i differ from b by less than a factor of 50 (with
-    95% prior probability). The prior median of ω is 0.67, which corresponds to a factor
-    of two in b_i.
+    With the default scale 1, b_i differs from b by less than a factor of 50 with 95%
+    prior probability. The prior median of ω is 0.67, a factor of two in b_i.
     """
 
     common: LCAPrior
@@ -86,7 +85,7 @@ class PointEffectsPrior(NamedTuple):
 
 
 NODES = np.linspace(-9.0, 9.0, 181)
-"""Nodes of the trapezoidal rule for E over z: exact to rounding if ω ≤ 2, 1e-5 at 8."""
+"""Nodes of the trapezoidal rule over z. The error is rounding if ω ≤ 2, 1e-5 at 8."""
 
 _LOG_WEIGHTS = -0.5 * NODES**2 - 0.5 * np.log(2 * np.pi) + np.log(NODES[1] - NODES[0])
 
@@ -180,7 +179,7 @@ def _log_probability(
 
 @numpy_in_numpy_out
 def identified(params: PointEffectsParams) -> dict[str, Array]:
-    """Return M, b, b of each point (n,), b of new points and the spread."""
+    """Return M, b, ``b_point`` (n,) of each point, ``b_new`` and the spread."""
     log_b, b_point = _b_of(params)
     b_new = intercept_of_new(jnp.exp(log_b), params.spread)
     common = identified_of(LCAParams(params.W, params.log_sigma2))

@@ -24,15 +24,15 @@ pair. They have a third alternative,
 If y is not 2, it has the log odds of the triplet, Eq. (3). All orders of the three
 objects give the same model.
 
-The scale of M is identified (W only up to rotation): a difference of 1 in squared
-distance is log odds of 1, and consistent responses give a large M. A *lapse* is a
-response that ignores the objects, with all alternatives equally probable. With lapse
-rate ε in [0, 1), the probability of a response is
+The scale of M is identified, because a difference of 1 in squared distance is log odds
+of 1. Consistent responses give a large M. W is identified only up to rotation. A
+*lapse* is a response that ignores the objects, with all alternatives equally probable.
+With lapse rate ε in [0, 1), the probability of a response is
 
     P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
 
-If ε is 0, a random response to points that are clearly apart is an outlier, and the
-scale of M decreases. A lapse rate that is not known has a prior, and is sampled as u,
+If ε is 0, a random response to clearly different distances is an outlier, which
+decreases the scale of M. An unknown lapse rate has a prior, and is sampled as u,
 
     ε ~ Beta(α, β),        u = log(ε/(1 - ε)).                                     (6)
 
@@ -42,9 +42,9 @@ instead of D_k in Eq. (2), so s_r multiplies the log odds of Eq. (3). With contr
 
     log s_r = ω Σ_m B_rm z_m,        z_m ~ N(0, 1).                                (7)
 
-The geometric mean of all s_r is 1, because any other is another scale of M. M is the
-metric of a *typical* rater, with s = 1. A lapse ignores the objects. A rater with a
-small s_r makes errors where distances are similar.
+The geometric mean of all s_r is fixed at 1, because another value only changes the
+scale of M. M is the metric of a *typical* rater, with s = 1. Unlike a lapse, a small
+s_r gives errors mainly if distances are similar.
 
 References
 ----------
@@ -92,8 +92,8 @@ __all__ = [
 class TripletParams(NamedTuple):
     """Parameters: the linear map W (p, d), identified up to rotation.
 
-    ``lapse_rate`` is ε if it was learned, and None if it is an argument of the model.
-    ``sharpness`` are s_r of Eq. (7), or None if raters do not differ.
+    ``lapse_rate`` is a learned ε, or None if the lapse rate is an argument of the
+    model. ``sharpness`` contains s_r of Eq. (7), or None if raters do not differ.
     """
 
     W: Float[Array, "p d"]
@@ -101,15 +101,15 @@ class TripletParams(NamedTuple):
     sharpness: Float[Array, "R"] | None = None
 
     def rate(self, lapse_rate: Numeric) -> Numeric:
-        """Return the lapse rate: the learned one, or otherwise the argument."""
+        """Return the learned lapse rate, or the argument if no rate was learned."""
         return lapse_rate if self.lapse_rate is None else self.lapse_rate
 
 
 class TripletPrior(NamedTuple):
     """W ~ N(mean, c²/lam) entry by entry; lam > 0.
 
-    ``lapse`` are α and β of the prior of the lapse rate, Eq. (6), if it is learned.
-    ``spread`` is ω of Eq. (7) for each rater (equal entries), if raters differ.
+    ``lapse`` contains α and β of Eq. (6) if the lapse rate is learned. ``spread``
+    contains ω of Eq. (7), once for each rater, if raters differ.
     """
 
     mean: Float[Array, "p d"]

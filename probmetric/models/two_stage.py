@@ -1,4 +1,4 @@
-"""The two-stage normal mixture: component, class representative, instances.
+"""The two-stage normal mixture: component, source representative, instances.
 
 The model of one source i with n_i instances in R^d:
 
@@ -6,16 +6,16 @@ The model of one source i with n_i instances in R^d:
 2.  a representative x_i | k ~ N(μ_k, B_k), the C process ("between");
 3.  instances X_ij | x_i, k ~ N(x_i, W_k), j = 1..n_i, the I process ("within").
 
-Yianilos' case is *proportional*: W_k = α Σ_k and B_k = (1 - α) Σ_k with one α in
-(0, 1] (erratum Y1 of seed 002 names both Σ_I). *Free* W_k and B_k make it a mixture
-of two-covariance (PLDA) models.
-Marginally one instance follows an ordinary normal mixture with covariances
-S_k = B_k + W_k. Single instances therefore do not identify α or the split of S: use
-groups (or pairs with a common source), or a prior. Integrating out x_i,
+Yianilos' case is *proportional*: W_k = α Σ_k and B_k = (1 - α) Σ_k with one α in (0, 1]
+(erratum Y1 of seed 002). With *free* W_k and B_k, the model is a mixture of
+two-covariance (PLDA) models. Marginally, one instance follows an ordinary normal
+mixture with covariances S_k = B_k + W_k. Single instances therefore identify neither α
+nor W_k and B_k. Use groups (or pairs with a common source), or a prior. Integrating out
+x_i,
     X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
 
-The order of components is not identified: report only label-invariant functionals
-(``invariant``). ``inference.two_stage.draws.relabel`` orders them for display.
+The order of components is not identified, so report only label-invariant functionals
+(``invariant``). For display, ``inference.two_stage.draws.relabel`` orders components.
 
 References
 ----------
@@ -186,9 +186,8 @@ def two_stage(
     Parameters
     ----------
     data : Points, Pairs, Groups or Stacks
-        NaN entries are assumed missing at random and integrated out. Inside ``jit``,
-        pass ``stack(data)``, because array shapes depend on group sizes (``sample``
-        does this).
+        NaN entries are assumed missing at random, and are integrated out. Inside
+        ``jit``, pass ``stack(data)``, because array shapes depend on group sizes.
     prior : TwoStagePrior or None
         None is a flat, improper prior (maximum likelihood).
     n_components : int
@@ -198,9 +197,9 @@ def two_stage(
         Fraction α of the variance that is within sources. By default α is sampled. Only
         for "proportional".
     latent : bool, default=False
-        Sample the representative x_i of each source explicitly. The component is always
-        summed out: x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given x_i are a mixture
-        with weights P(k | x_i).
+        Whether the representative x_i of each source is sampled. The component is
+        always summed out: x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given x_i are a
+        mixture with weights P(k | x_i).
     observe : bool, default=True
         If False, simulate instances in groups of the same sizes.
 

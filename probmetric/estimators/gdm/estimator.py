@@ -123,8 +123,7 @@ class GDM(
     intercept_ : float
         Intercept b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
     heights_ : array of shape (n_curves,)
-        Total increase of each curve, which is the effect of the covariate over its
-        whole range.
+        Total increase of each curve: the effect of the covariate over its whole range.
     curve_names_ : tuple of str
     factors_ : dict of str to tuple of str
         Values of each factor (text or categorical column).
@@ -458,13 +457,12 @@ class GDM(
             One row for each predictor, most important first. A factor is one predictor,
             and so is geographic distance. Columns are ``importance``, ``lower``,
             ``upper`` and ``p_value``. The p-value is (1 + m) / (1 + n_repeats), where m
-            is the number of permutations that explain at least as much deviance as the
-            original data.
+            permutations explain at least as much deviance as the original data.
 
         Notes
         -----
-        If predictors are correlated, each predictor can replace the others in a refit.
-        All correlated predictors may then have a small importance.
+        Correlated predictors can replace each other in a refit. All of these predictors
+        may then have a small importance.
         """
         check_is_fitted(self)
         n_repeats = check_number("n_repeats", n_repeats, 1, whole=True)

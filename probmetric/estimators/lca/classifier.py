@@ -75,7 +75,7 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         Linear maps L_c in input units. The score of a class with mean μ_c is log P_c(x)
         = -(b_c + ½ ‖L_c (x - μ_c)‖²).
     intercepts_, sigma2_ : arrays of shape (c,)
-        Intercept b_c ≥ 0 of each class, and the noise variance σ_c² (determines b_c).
+        Intercepts b_c ≥ 0, and the noise variances σ_c², which determine b_c.
     regularization_ : float
     prior_scale_ : float
         Value of k, which is 1 if ``prior_scale`` is None.

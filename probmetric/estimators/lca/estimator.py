@@ -136,8 +136,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         default is a sample of at least 10,000 points, and no standard error is
         computed.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
-        Algorithm: L-BFGS, EM, or the paper's full EM (a slow reference). All solvers
-        maximize the same objective.
+        L-BFGS, EM, or the paper's full EM (slow). All maximize the same objective.
     tol : float > 0, optional
         L-BFGS stops if an iteration increases the log posterior by less than ``tol``
         nats. EM stops if the estimated relative distance from the maximum is below
@@ -166,13 +165,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``regularization_`` (λ) is infinite if ``regularization="cv"`` chose the prior
         mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first (otherwise empty). Each
-        ``Choice`` has the prior mean, λ, ``n_refresh``, the mean held-out kNN accuracy
-        over k = 1, 3, 5, 7, and the accuracy for k = 3.
+        Settings that ``regularization="cv"`` tried, best first (otherwise empty), with
+        the mean held-out kNN accuracy over k = 1, 3, 5, 7, and the accuracy for k = 3.
     ranks_ : list of RankChoice
-        Numbers of rows that ``n_components="cv"`` tried (otherwise empty). Each
-        ``RankChoice`` has the mean held-out loss in nats per point, and the standard
-        error of the loss minus the smallest loss.
+        Numbers of rows that ``n_components="cv"`` tried (otherwise empty), with the
+        mean held-out loss in nats per point, and the standard error of the loss minus
+        the smallest loss.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int
@@ -396,8 +394,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every pair under every draw. The
             values are computed without the learning rate and without weights.
-            ``pm.loo`` can use them after ``fit_pairs`` with learning rate 1, if the
-            pairs share no point.
+            ``pm.loo`` requires ``fit_pairs``, learning rate 1, and pairs that share no
+            point.
         predictive : bool, default=False
             Whether to simulate labels y of the pairs under every draw, and store them
             as ``posterior_predictive``. Not supported by the bootstrap.
