@@ -42,7 +42,7 @@ def det(
     -1 for equal variances. A dot marks the equal error rate of ``verification``. The
     dot is on the convex hull of the curve, which may be a little below the curve. Rates
     of 0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because
-    pairs that share sources are dependent. Use ``verification_intervals`` for intervals.
+    pairs that share sources are dependent. See ``verification_intervals`` instead.
 
     Parameters
     ----------
