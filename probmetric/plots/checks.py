@@ -47,8 +47,7 @@ def agreement(
     lines are critical values at the family-wise error rate. The right panel shows the
     smallest shift, in posterior standard deviations, that the comparison can detect. A
     quantity is inconclusive if this shift exceeds the tolerance. Infinite values are
-    drawn at the edge. Constants have no z. They are drawn at 0 if they agree with the
-    draws, otherwise at the edge.
+    drawn at the edge, and constants (without z) at 0 if they agree, else at the edge.
 
     Parameters
     ----------
@@ -162,9 +161,9 @@ def predictive_check(
 
     Use this figure to see if the model could have produced the labels of the pairs.
     Labels are simulated under each draw. Each band is simultaneous: 95% of the
-    simulated curves are inside the band at every distance. The same data were used for
-    the fit, so the probability that the observed curve is inside the band is above 95%.
-    ``check_model`` corrects this probability by refits.
+    simulated curves are inside the band at every distance. For the observed curve this
+    probability is above 95%, because the same data were used for the fit.
+    ``check_model`` corrects the probability by refits.
 
     Parameters
     ----------
@@ -179,8 +178,7 @@ def predictive_check(
         Number of bins of the distance under the posterior mean of M. Bins have equal
         numbers of pairs.
     max_draws : int, default=200
-        Maximum number of draws to use, evenly spaced. One dataset is simulated per
-        draw.
+        Maximum number of draws, evenly spaced. One dataset is simulated per draw.
     seed : int, default=0
         Seed for the simulated labels.
 

@@ -120,9 +120,8 @@ def importance(
         Learner or metric with one matrix M. Intervals are drawn as lines for an
         ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
-        Points used to compute standard deviations. By default, the standard deviations
-        of a learner that standardizes are used. For other learners and metrics, the two
-        points differ by one unit of the feature.
+        Points used to compute standard deviations. Default: the standard deviations of
+        a learner that standardizes, or one unit per feature for other metrics.
     prob : float, default=0.9
         Nominal coverage of the intervals.
 

@@ -1,8 +1,7 @@
 """One self-contained HTML page: the verdict, then the sections.
 
-``render`` converts sections of text, figures and tables to a page that needs no other
-files and no network. All commands use ``page``, ``data_again`` and
-``settings_section``.
+``render`` converts sections of text, figures and tables to a page without other files
+or network. All commands use ``page``, ``data_again`` and ``settings_section``.
 """
 
 import base64

@@ -95,8 +95,8 @@ def render_run(
     """Render the report of a run's folder as one HTML page.
 
     ``explorer=True`` adds a link to ``explorer.html``. If ``data`` is None, the data of
-    the run are loaded again, but never from OpenML. If the data have changed or are
-    missing, the page explains this and has no figures of the data.
+    the run are loaded again, but never from OpenML. If this fails, or if the data have
+    changed, the page gives the reason instead of figures of the data.
     """
     folder = Path(folder)
     summary = read_summary(folder)
