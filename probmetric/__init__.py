@@ -1,7 +1,7 @@
 """Distances learned from data as probability models.
 
-The public names, each found in its module on first use: importing the package loads
-neither JAX nor NumPy and changes no configuration.
+Each public name is imported from its module on first use. Importing the package loads
+neither JAX nor NumPy, and changes no configuration.
 """
 
 from probmetric._lazy import attach

@@ -1,7 +1,7 @@
 """Load public names on first use, and old names with a warning.
 
-``renamed.txt`` has a line "old new" for each name that was public in an earlier version
-and has moved or was renamed. The old name works for one more version.
+``renamed.txt`` has a line "old new" for each public name that was moved or renamed. The
+old name works for one more version.
 """
 
 import warnings
@@ -15,7 +15,7 @@ import lazy_loader
 
 @cache
 def renamed() -> dict[str, str]:
-    """Return the new place of each old name, both with their modules."""
+    """Return the new name of each old name, as names with modules."""
     lines = files("probmetric").joinpath("renamed.txt").read_text("utf-8").splitlines()
     return dict(line.split() for line in lines)
 

@@ -53,7 +53,7 @@ def interval(
     open_low: bool = False,
     open_high: bool = False,
 ) -> str:
-    """Format a range of numbers; the end is open if it is the largest float."""
+    """Format a range of numbers. If ``high`` is the largest float, show an open ∞."""
     largest = float(np.finfo(float).max)
     if high == largest or (whole and high == np.inf):
         high, open_high = np.inf, True
@@ -74,7 +74,7 @@ def check_counts(**sizes: object) -> tuple[int, ...]:
 
 
 def check_count(name: str, value: object, largest: int, why: str) -> int:
-    """Return a whole number from 1 to ``largest``; ``why`` explains the limit."""
+    """Return a whole number from 1 to ``largest``. Errors explain it by ``why``."""
     count: int = check_number(name, value, 1, whole=True)
     if count > largest:
         raise ValueError(f"{name} must be at most {largest} ({why}), got {count}")

@@ -1,13 +1,13 @@
-"""Cache of compiled programs on disk, and a bound on those in memory.
+"""Disk cache of compiled programs, and a limit for compiled programs in memory.
 
 JAX compiles a program for every function and shape. ``compilation_cache`` turns on
-JAX's persistent cache for a block, and restores its options afterwards. Library
-code never turns the cache on. The command line does, in its process. This is the only
-module that sets options of JAX.
+JAX's persistent cache for a block, and restores JAX's options afterwards. Library code
+never turns the cache on, but the command line turns it on in its own process. This is
+the only module that sets options of JAX.
 
-JAX keeps every compiled program in memory, where each takes several memory maps. Linux
-allows a process 65530 maps. With more, the compiler crashes. ``bound_programs`` clears
-JAX's caches long before that.
+JAX keeps every compiled program in memory, and each program needs many memory maps.
+Linux allows 65530 maps per process. If a process needs more, the compiler crashes.
+``bound_programs`` clears JAX's caches long before this limit.
 """
 
 import ctypes
@@ -39,13 +39,13 @@ COMPILED_SOON = {
 }
 """Compiler options of a long program that spends its time in LAPACK.
 
-It compiles faster and runs as fast; results differ by rounding only. A program with
-options cannot be called inside another. Options override the environment variable
-JAX_DISABLE_MOST_OPTIMIZATIONS, so it is read here.
+The program compiles faster and runs equally fast. Results differ only by rounding. A
+program with options cannot be called inside another program. The options override
+JAX_DISABLE_MOST_OPTIMIZATIONS, so this environment variable is read here.
 """
 
 COMPILED_SOONEST = {"xla_backend_optimization_level": 0}
-"""Compiler options of a long program that runs once a fit, for milliseconds.
+"""Compiler options of a long program that runs once per fit, for milliseconds.
 
 Random gamma and normal variates compile in a third of the time and run half as fast.
 """
@@ -105,9 +105,9 @@ def compilation_cache(
     Notes
     -----
     Anyone who can write to the folder can run code in processes that read it. The
-    folder is therefore created for its owner only. It grows until ``probmetric cache
-    --clear`` removes the programs. Options of JAX apply to the whole process, so other
-    threads also use the cache.
+    folder is therefore created for its owner only. The folder grows until ``probmetric
+    cache --clear`` removes the programs. Options of JAX apply to the whole process, so
+    other threads also use the cache.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def stored_programs() -> tuple[int, int]:
 
 
 def clear_cache() -> None:
-    """Remove all stored programs, and nothing else in the folder."""
+    """Remove all stored programs, but no other files in the folder."""
     for stored in _folders():
         shutil.rmtree(stored, ignore_errors=True)
 
@@ -177,7 +177,7 @@ def _folders() -> list[Path]:
 
 
 MOST_PROGRAMS = 150
-"""Compilations before JAX's caches are cleared. A program takes 100 to 300 maps."""
+"""Compilations before JAX's caches are cleared. A program needs 100 to 300 maps."""
 
 
 class _Compiled:
@@ -202,8 +202,8 @@ def give_back() -> None:
 def bound_programs() -> None:
     """Clear JAX's caches after ``MOST_PROGRAMS`` compilations.
 
-    Public functions call ``bound_programs`` at their start. Cleared programs are
-    compiled again at their next use, also programs of the user. Results do not change.
+    Public functions call ``bound_programs`` at their start. Cleared programs, including
+    programs of the user, are compiled again at their next use. Results do not change.
     """
     import jax
 

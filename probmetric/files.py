@@ -1,8 +1,8 @@
-"""Files written whole or not at all, arrays read without running code, and locks.
+"""Atomic writing of files, reading of arrays without running code, and locks.
 
-A lock allows one run per folder. It is a lock of the operating system on a hidden file,
-which is deleted at the end of the run. A file left behind by a crash locks nothing.
-Locks exclude other processes and threads; the same thread may lock a folder again.
+A lock allows one run per folder. The operating system locks a hidden file, which is
+deleted at the end of the run. If the file remains after a crash, it is not locked.
+Locks exclude other processes and threads. The same thread may lock a folder again.
 """
 
 import os
@@ -42,8 +42,8 @@ UNREADABLE = (
 def replacing(path: Path) -> Generator[Path]:
     """Write to a temporary file, and move it to ``path`` at the end of the block.
 
-    If the block fails or is interrupted, the old file stays and the temporary one is
-    removed. An OSError of the block has ``path`` as its filename.
+    If the block fails or is interrupted, the old file is not changed and the temporary
+    file is removed. An OSError of the block has ``path`` as its filename.
     """
     # Absolute, because pandas takes http:/a.csv for an address.
     part = path.absolute().with_name(
@@ -87,8 +87,8 @@ class Form(NamedTuple):
 class Archive(Mapping[str, Any]):
     """Arrays of an NPZ file by name, read on access, without pickle.
 
-    ``expected`` begins the ValueError for a file that is missing, damaged or no
-    archive of arrays. If it is empty, errors of readers are not converted.
+    If the file is missing, damaged or not an archive of arrays, a ValueError is raised
+    that starts with ``expected``. If ``expected`` is empty, readers raise their errors.
     """
 
     def __init__(self, path: Path, expected: str = "") -> None:
@@ -115,7 +115,7 @@ class Archive(Mapping[str, Any]):
             return Form(shape, dtype)
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
-        """Read arrays by name; by default all."""
+        """Read arrays by name (default: all arrays)."""
         from numpy.lib import format as npy
 
         arrays: dict[str, Any] = {}
@@ -165,9 +165,9 @@ else:
 def locked(folder: Path, argument: str, name: str = LOCK) -> Generator[None]:
     """Lock a folder, which is created if needed, for one run.
 
-    ``argument`` is the argument with the folder, for messages; ``name`` is the file
-    that is locked. ValueError is raised if another run has locked the folder, or if no
-    file in it can be written and locked.
+    Messages use ``argument``, the name of the argument with the folder. The file
+    ``name`` is locked. ValueError is raised if another run has locked the folder, or if
+    this file cannot be written and locked.
     """
     mine: set[str] = _locks.__dict__.setdefault("paths", set())
     key = os.path.join(os.path.realpath(folder), name)
@@ -229,7 +229,7 @@ def _is_open(file: int, path: Path) -> bool:
 
 
 def _release(file: int, path: Path) -> None:
-    """Delete the file and unlock it; Windows cannot delete an open file."""
+    """Delete and unlock the file. (Windows cannot delete an open file.)"""
     if sys.platform != "win32":
         if _is_open(file, path):
             path.unlink(missing_ok=True)

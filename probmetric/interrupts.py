@@ -1,9 +1,9 @@
 """Run the command line; Ctrl-C ends it with exit code 130.
 
-Python raises KeyboardInterrupt wherever the code is. Files stay whole because they are
-written under a temporary name and then moved into place (``files.replacing``). While
-XLA compiles, or runs a compiled program, Python raises nothing. Therefore a thread ends
-the process one second after the signal.
+Python may raise KeyboardInterrupt at any point of the code. Files are never incomplete,
+because they are written under a temporary name and then renamed (``files.replacing``).
+While XLA compiles or runs a program, Python does not raise KeyboardInterrupt. Therefore
+a thread ends the process one second after the signal.
 """
 
 import os
@@ -20,7 +20,7 @@ LIMIT = 1.0
 
 
 def run_command(command: Callable[[], object]) -> NoReturn:
-    """Run a command line, which imports its modules; exit with 130 after Ctrl-C."""
+    """Run a command, and exit with code 130 after Ctrl-C, also during imports."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)  # Receives each signal's number at once.
@@ -44,7 +44,7 @@ def run_command(command: Callable[[], object]) -> NoReturn:
 
 
 def _leave(message: str = "") -> NoReturn:
-    """Exit at once; a usual exit waits for the programs that XLA runs."""
+    """Exit at once. A normal exit would wait for the programs that XLA runs."""
     try:
         sys.stderr.write(message)
         sys.stdout.flush()

@@ -25,7 +25,7 @@ def _libraries() -> ThreadpoolController:
 
 
 MANY_ROWS = 500
-"""Number of rows above which several BLAS threads are faster, for one matrix."""
+"""Number of rows of a matrix from which several BLAS threads are faster."""
 
 
 def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
@@ -36,7 +36,7 @@ def one_blas_thread(n_rows: int = 0) -> AbstractContextManager[object]:
 
 
 def blas_threads() -> int:
-    """Return the number of BLAS threads, 1 within ``one_blas_thread``."""
+    """Return the number of BLAS threads (1 within ``one_blas_thread``)."""
     libraries = _libraries().select(user_api="blas").info()
     return max((library["num_threads"] for library in libraries), default=1)
 
@@ -88,14 +88,15 @@ def log1p_squares(
 def psd_factor(M: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Factor a positive semi-definite M as LᵀL, rows in descending order of eigenvalue.
 
-    The largest entry of each row is positive. Negative eigenvalues above -d ε max are
-    set to 0, with the spacing ε of floats at 1. If one is lower, all entries are NaN.
+    The largest entry of each row is positive. Eigenvalues from -d ε max to 0 are set to
+    0, with ε the spacing of floats at 1 and max the largest absolute eigenvalue. If an
+    eigenvalue is lower, all entries are NaN.
     """
     return root_of(jnp, jnp.asarray(M))
 
 
 def cholesky_of(xp: ModuleType, S: Array) -> Array:
-    """Return the lower Cholesky factor of a symmetric S by NumPy or by JAX.
+    """Return the lower Cholesky factor of a symmetric S, by NumPy or JAX (``xp``).
 
     NumPy reads only one triangle of S and does not check for NaN. As in JAX, S is first
     symmetrized. NaN or infinity raises LinAlgError in NumPy and gives NaN in JAX.
@@ -117,7 +118,7 @@ def solve_lower(
 
 
 def root_of(xp: ModuleType, M: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return ``psd_factor`` by NumPy or by JAX."""
+    """Compute ``psd_factor`` with NumPy or JAX (``xp``)."""
     eigenvalues, vectors = xp.linalg.eigh((M + M.T) / 2)
     share = M.shape[0] * float(jnp.finfo(M.dtype).eps)
     valid = eigenvalues[0] >= -share * xp.max(xp.abs(eigenvalues))
@@ -133,10 +134,10 @@ def mixed_with_identity(
 ) -> Float[np.ndarray, "d d"]:
     """Return L with LᵀL = (1 - w) M + w (tr M/d) I, where M = factorᵀ factor.
 
-    M is learned from n points, and I has the weight of s = ``strength`` points, which
-    may be infinite: w = s/(n + s). I and d include only the columns ``live`` (default:
-    all); the other columns of L are zero. Rows are in descending order of length, with
-    a positive largest entry.
+    M is learned from n points, and I has the weight of s = ``strength`` points, so
+    w = s/(n + s). s may be infinite. I and d include only the columns ``live``
+    (default: all columns). All other columns of L are zero. Rows are in descending
+    order of length, and the largest entry of each row is positive.
     """
     live = np.ones(factor.shape[1], bool) if live is None else live
     mixed = np.zeros((factor.shape[1],) * 2, factor.dtype)

@@ -1,4 +1,4 @@
-"""Names of data sets, endings of files, and options to read them.
+"""Names of datasets, endings of file names, and options for reading files.
 
 This module loads neither pandas nor scikit-learn.
 """

@@ -1,9 +1,9 @@
 """``numpy_in_numpy_out``: a public function computes in the precision of its input.
 
 JAX converts NumPy float64 to float32 unless a global flag is set. Library code does not
-set this flag. Public functions are wrapped instead: they compute NumPy float64 in
-float64, in a local scope, and return NumPy. JAX arrays give JAX arrays. Inside a user's
-``jit`` the traced dtype decides.
+set this flag. Public functions are wrapped instead. For NumPy float64 arguments, they
+compute in float64 in a local scope, and return NumPy arrays. For JAX arrays, they
+return JAX arrays. Inside a user's ``jit``, they compute in the dtype of traced arrays.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def store_native(self: object) -> None:
 
 
 def on_host[T](tree: T) -> T:
-    """Copy arrays to NumPy, unless a caller's program traces them."""
+    """Copy arrays to NumPy, unless the arrays are traced by a caller's program."""
     return tree if traced(tree) else to_numpy(tree)
 
 
@@ -69,7 +69,7 @@ def traced(*trees: object) -> bool:
 
 
 def _in_a_program() -> bool:
-    """Return whether a jit or loop of the caller is traced, even with constants."""
+    """Return whether a caller's jit or loop is being traced, even without arrays."""
     return isinstance(jax.device_put(_ZERO), Tracer)
 
 
@@ -121,10 +121,10 @@ def host_or_program[R](
 ) -> Callable[..., R]:
     """Compute a small function in NumPy (nothing compiles), or in JAX for JAX arrays.
 
-    ``function(xp, *args, **kwargs)`` takes NumPy or ``jax.numpy``; ``static`` arguments
-    are no arrays. The result runs as one compiled program for JAX arrays, for traced
-    values, and if NumPy's factorization fails (JAX returns NaN). NumPy results share no
-    memory with the arguments.
+    ``function(xp, *args, **kwargs)`` takes NumPy or ``jax.numpy`` as ``xp``. ``static``
+    contains names of arguments that are not arrays. For JAX arrays and traced values,
+    the function runs as one compiled program. It also does so if NumPy's factorization
+    fails, because JAX then returns NaN. NumPy results share no memory with arguments.
     """
     program: Callable[..., R] = jax.jit(partial(function, jnp), static_argnames=static)
 

@@ -93,11 +93,11 @@ class _InNotebook(_Lines):
 def progress_bar(
     items: Iterable[Any], label: str, show: bool | None, unit: str = "step"
 ) -> Any:
-    """Wrap an iterable in a progress bar; its ``set_postfix_str`` shows a text.
+    """Wrap an iterable in a progress bar, with a method ``set_postfix_str`` for a text.
 
-    True shows a bar at once; False shows none. With None, terminals and notebooks show
-    a bar after one second and remove it at the end. Elsewhere, as in a log, a line is
-    printed every 10 s. ``unit`` is the name of one item.
+    ``show=True`` shows a bar at once, and ``show=False`` shows no bar. If ``show`` is
+    None, terminals and notebooks show a bar after one second and remove it at the end.
+    Elsewhere (in a log) a line is printed every 10 s. ``unit`` is the name of one item.
     """
     if show is False or (show is None and _State.silent):
         return items
@@ -112,7 +112,7 @@ def progress_bar(
 
     class Bar(tqdm):  # Defined here, because tqdm is loaded only for a terminal.
         def refresh(self, *args: Any, **kwargs: Any) -> None:
-            """Draw the bar only after its delay, because ``close`` leaves others."""
+            """Draw only after the delay, because ``close`` removes no earlier bar."""
             if not self.delay or time.time() >= self.start_t + self.delay:
                 self.last_print_t = time.time()
                 super().refresh(*args, **kwargs)

@@ -7,12 +7,12 @@ PACKAGES = ("probmetric", "jax", "numpyro", "arviz", "scikit-learn", "numpy")
 
 
 def versions(*names: str) -> dict[str, str]:
-    """Return the version of each package; default: all that results depend on."""
+    """Return package versions (default: all packages that results depend on)."""
     return {name: version(name) for name in names or PACKAGES}
 
 
 def need(argument: str, extra: str, *modules: str) -> None:
-    """Raise ModuleNotFoundError with the extra if a module is not installed."""
+    """Raise ModuleNotFoundError if a module is not installed, and name the extra."""
     for module in modules:
         if find_spec(module) is None:
             raise ModuleNotFoundError(

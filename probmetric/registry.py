@@ -1,8 +1,8 @@
 """``MODELS``: the list of learners, one ``ModelSpec`` each.
 
 Tests, ``validate``, files of draws, reports, the command line, the documentation and
-the notebooks read ``MODELS``. A field holds the ``Place`` of its object and imports it
-on access, so names can be checked before JAX, NumPyro or pandas are loaded.
+the notebooks read ``MODELS``. A field stores the ``Place`` of an object, and the object
+is imported on access. Names can thus be checked before JAX or pandas are loaded.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
 
 def at(place: str) -> Any:
-    """Return the place "module:name" as the value of a field, typed as the object."""
+    """Convert "module:name" to a ``Place``, typed as Any for type checkers."""
     return Place(*place.split(":"))
 
 
@@ -36,7 +36,7 @@ def _load(value: object) -> Any:
 class ModelSpec:
     """Functions and classes of a learner. ``MODELS`` has one for each learner.
 
-    A field may be a place, ``at("module:name")``. Its object is imported on access.
+    A field may be a place, ``at("module:name")``. The object is imported on access.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class ModelSpec:
     simulate : callable or None
         ``simulate(key, params, data) -> data`` draws new labels or observations.
     fit : callable
-        ``fit(problem) -> Fit`` fits data, prior and options of a problem. It starts at
-        the default initialization (not at ``problem.params``).
+        ``fit(problem) -> Fit`` fits the model with the data, prior and options of a
+        problem. It starts at the default initialization, not at ``problem.params``.
     to_metric, metric_kind : callable, type
         ``to_metric(params) -> Metric`` computes the metric. ``metric_kind`` is its
         class.
@@ -60,18 +60,17 @@ class ModelSpec:
         Functions ``f(problem) -> problem`` by name. Each changes the problem, for
         example by permuting points. The learned metric should not change.
     from_labels : callable or None
-        ``from_labels(X, y) -> Problem`` fits labeled data.
+        ``from_labels(X, y) -> Problem`` fits labeled data, and returns the problem with
+        the fitted parameters.
     variants : mapping of str to place
-        Places of other estimators of the same model, by name. They are not imported on
-        access.
+        Places of other estimators of the same model, by name (not imported on access).
     methods : tuple of str
         Values of ``method`` in ``sample``. Empty if there are no draws.
     metrics_of_draws : callable, optional
         ``metrics_of_draws(draws) -> list of Metric`` computes one metric for each draw
         of ``sample``. None if draws have no metric.
     criticism : callable, optional
-        ``criticism(fit or draws, *, seed) -> list of Finding``. ``check_model`` uses
-        it.
+        ``criticism(fit or draws, *, seed) -> list of Finding``, for ``check_model``.
 
     Examples
     --------
@@ -133,14 +132,15 @@ def _spec(
 ) -> ModelSpec:
     """Return the entry of a learner whose modules follow the naming convention.
 
-    ``module`` (default: ``name``) is its name in ``probmetric.checks``, ``models`` and
-    ``inference``. These are folders if there are ``methods``, or ``folder``. ``CHECKS``
-    is in the checks; ``fit_problem``, ``toy``, ``invariants`` and ``from_labels`` are
-    there or in ``problems``. ``metrics`` of draws are in ``inference``, or in the
-    module ``draws`` of that folder. ``params`` is a name in
-    ``probmetric.models.<module>``, where ``to_metric``, ``simulate`` and the NumPyro
-    ``model`` are. Without a NumPyro model it is a place, "inference.foo:FooParams",
-    where ``to_metric`` is.
+    ``module`` (default: ``name``) is the learner's name in ``probmetric.checks``,
+    ``models`` and ``inference``. The modules in ``checks`` and ``inference`` are
+    folders if there are ``methods`` or ``folder`` is True. ``CHECKS`` is in the module
+    of ``checks``. ``fit_problem``, ``toy``, ``invariants`` and ``from_labels`` are in
+    this module, or in ``problems`` of its folder. ``metrics`` (of draws) is in the
+    module of ``inference``, or in ``draws`` of its folder. ``params`` is a name in the
+    module of ``models``, which also has ``to_metric``, ``simulate`` and the NumPyro
+    ``model``. Without a NumPyro model, ``params`` is a place such as
+    "inference.foo:FooParams", and ``to_metric`` is in the same module.
     """
     module = module or name
     without_model = ":" in params
@@ -332,7 +332,7 @@ def learner_name(model: str) -> str:
 
 
 def model_of(learner: str) -> str:
-    """Return the name of a learner's model, "lda" for "rca" and "RCA", or raise."""
+    """Return the name of a learner's model, such as "lda" for "RCA", or raise."""
     return learner if learner in MODELS else _learner(learner)[1]
 
 
@@ -342,7 +342,7 @@ def estimator_of(model: str) -> Any:
 
 
 def method_of(model: str, method: str | None = None) -> str:
-    """Check a sampling method of a learner; return its first one for None."""
+    """Check a sampling method of a learner. Default: the learner's first method."""
     name = learner_name(model)
     methods = {each: MODELS[model_of(each)].methods for each in estimators()}
     if not methods[name]:
@@ -361,7 +361,7 @@ def method_of(model: str, method: str | None = None) -> str:
 def make(
     model: str, settings: Mapping[str, object] | None = None, *, seed: int = 0
 ) -> Any:
-    """Return an unfitted estimator; ``seed`` is its ``random_state``, if it has one."""
+    """Return an unfitted estimator, with ``random_state=seed`` if it is supported."""
     kind = estimator_of(model)
     arguments = kind().get_params()
     settings = dict(settings or {})
@@ -382,8 +382,8 @@ def make(
 def fit_named(estimator: Any, data: Any) -> Any:
     """Fit an estimator to a ``Dataset``: by classes, groups, or both.
 
-    If the estimator learns from groups and the data have none, each class is a group.
-    If the data have groups and the estimator uses none, ValueError is raised.
+    If the estimator learns from groups and the data have no groups, each class is a
+    group. If the data have groups and the estimator uses no groups, raise ValueError.
     """
     groups = data.groups
     if groups is None or takes_groups(estimator):
@@ -412,7 +412,7 @@ def without_points(estimator: Any) -> bool:
 
 
 def fit_labels(estimator: Any, X: object, labels: object) -> Any:
-    """Fit an estimator to labels, as groups if it learns from groups, or as classes."""
+    """Fit an estimator to labels. The labels are groups if it learns from groups."""
     if without_points(estimator):
         raise ValueError(
             f"data must be triplets of objects (--answers) for "

@@ -1,9 +1,9 @@
 """Array types of the package: one letter per axis, with the same meaning everywhere.
 
-``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs, ``c`` classes,
-``k`` mixture components, ``s`` draws, as NumPy or JAX arrays. ``ArrayLike``,
-``DrawsLike``, ``Names`` and ``Preprocessor`` are for type checkers only. At run time,
-functions check their arguments and raise the errors.
+The letters are ``n`` points, ``d`` features, ``p`` latent dimensions, ``N`` pairs,
+``c`` classes, ``k`` mixture components and ``s`` draws. Arrays are NumPy or JAX arrays.
+``ArrayLike``, ``DrawsLike``, ``Names`` and ``Preprocessor`` are for type checkers only.
+At run time, functions check their arguments and raise errors.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,9 +13,9 @@ import numpy as np
 
 Array = jax.Array | np.ndarray
 Scalar = Array | np.floating | float
-"""One number; NumPy scalars are not arrays."""
+"""One number, as an array or a scalar. (NumPy scalars are not arrays.)"""
 Numeric = Array | np.number | float | int
-"""Real numbers of any shape, in an array or not."""
+"""Real numbers: an array of any shape, or a single number."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -104,8 +104,7 @@ def evaluate(
     n_bins : int, default=15
         Number of bins of the calibration error.
     max_pairs : int, default=200000
-        Maximum number of pairs used for ``pair_roc_auc`` and for ``cllr`` to
-        ``min_dcf``.
+        Maximum number of pairs for ``pair_roc_auc``, and for ``cllr`` to ``min_dcf``.
     max_queries : int, optional
         Maximum number of points used as queries for retrieval scores. Default: 10,000,
         or 1000 for a dataset on disk. The standard error of a retrieval score is at
@@ -233,8 +232,7 @@ def retrieval(
     """Compute precision at 1, R-precision and MAP@R, Eq. (2), of labeled points.
 
     By default every point is a query among the other points, and the depth is R.
-    ``queries`` and ``depth`` are returned if ``max_queries`` or ``max_depth`` was
-    reached.
+    ``queries`` and ``depth`` are returned only if the limits were reached.
     """
     R = np.bincount(codes)[codes] - 1
     queries = query_rows(R, max_queries, seed)

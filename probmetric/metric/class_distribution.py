@@ -59,9 +59,8 @@ def component_log_joint(
 ) -> Float[Array, "c k n"]:
     """Return log p(y_i, c, k), with n · c · k · p numbers in memory.
 
-    ``chol`` has shape (c, 1, p, p) for one covariance per class, or (c, k, p, p) for
-    one covariance per component. A class with fewer than k components has entries with
-    ``log_weight`` -inf. Their μ and L must be finite.
+    ``chol`` has shape (c, 1, p, p) for one covariance per class, otherwise (c, k, p,
+    p). Unused components have ``log_weight`` -inf, and finite μ and L.
     """
     return _log_joint_of(_whiten(Y, mu, chol), log_weight, chol)
 

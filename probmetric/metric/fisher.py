@@ -53,8 +53,7 @@ class LocalFisher(MetricBase):
 
     J(q) is the Fisher information matrix of the class probabilities p(c|x) at the query
     q. The squared distance is not symmetric, because the matrix depends on the query.
-    For close points the squared distance is about 8 times the divergence of
-    ``ClassDistribution``.
+    The value is about 8 times the divergence of ``ClassDistribution`` for close points.
 
     Parameters
     ----------

@@ -6,11 +6,10 @@ nearest neighbor at distance r in the metric A, |A| = 1, is (maths 2.1)
     err(x, r) = (1 - s) + r²/(2D) · tr(A⁻¹B) + O(r⁴),                             (1)
     B = Σ_i w_i H̄_i,   w_i = ρ_i (s - ρ_i),   Σ_i w_i = 0.                        (2)
 
-Multiplying B by a positive or negative number does not change A. For two classes
-B ∝ H̄_1 - H̄_2. This form needs neither posterior nor prior, and is not singular on the
-decision boundary. For more classes, let m be the most probable class. The weights in
-(3) are relative to the second most probable class, and do not underflow far from the
-data:
+Multiplying B by a nonzero number does not change A. For two classes B ∝ H̄_1 - H̄_2.
+This form needs neither posterior nor prior, and is not singular on the boundary. For
+more classes, let m be the most probable class. The weights in (3) are relative to the
+second most probable class, and do not underflow far from the data:
 
     B ∝ Σ_{j≠m} (ρ_j / max_{i≠m} ρ_i) (s - ρ_j) (H̄_j - H̄_m).                     (3)
 
@@ -24,9 +23,8 @@ Let B = U diag(λ) Uᵀ. Each of the three rules computes a matrix A = U diag(a)
 
       log a_i = asinh(τ λ̃_i / 2),  τ ∈ [-τ_max, τ_max] with Σ λ̃_i/a_i = 0,       (5)
 
-  If all λ have the same sign, no metric removes the bias, and τ is at its bound. Then
-  A → |B| as τ_max grows. A is continuous in B, and is invertible even if B has zero
-  eigenvalues. B = 0 gives I.
+  If all λ have the same sign, no metric removes the bias, τ is at its bound, and A →
+  |B| as τ_max grows. A is continuous in B and always invertible. B = 0 gives I.
 * ``regularised``: P minimizes ½ tr(PB)² + ½ε‖P‖² - log|P|:
 
       log p_i = -½ log ε - asinh(t λ_i / (2√ε)),   t = Σ λ_i p_i(t).              (6)

@@ -18,8 +18,7 @@ With component weights c_k, the likelihood ratio of one source to two sources is
 
     LR = Σ_k c_k p(X, Y | k) / [Σ_k c_k p(X | k) · Σ_k c_k p(Y | k)].              (3)
 
-For a blend of models, the numerator and the denominator are averaged over models, as in
-``PairSimilarity``.
+For a blend, numerator and denominator are averaged over models (``PairSimilarity``).
 """
 
 from typing import TYPE_CHECKING, NamedTuple

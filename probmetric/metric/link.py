@@ -127,8 +127,7 @@ class Link(_Base):
     b, scale : arrays of shape ()
         Intercept b ≥ 0 and scale > 0.
     pairs : str, default=""
-        How the fitted pairs were chosen, such as "nearest". The value is "" if this is
-        unknown (files of version 0.1.0).
+        How the fitted pairs were chosen, such as "nearest" ("" in files of 0.1.0).
 
     Examples
     --------

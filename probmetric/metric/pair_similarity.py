@@ -108,9 +108,8 @@ class PairSimilarity(MetricBase):
     noise_other : array of shape (k, d, d), optional
         Covariances W_k for database elements. Default: ``noise``.
     score : str, default="log_ratio"
-        Score to use: "log_ratio", "joint", "conditional", "kernel" or "vq", as defined
-        in ``metric.pair_similarity``. ``dissimilarity`` and ``pairwise`` return minus
-        the score.
+        "log_ratio", "joint", "conditional", "kernel" or "vq" (``pair_similarity``).
+        ``dissimilarity`` and ``pairwise`` return minus the score.
     blocks : tuple of int, optional
         Number of components of each model of a blend, or () for one model. Two
         observations are assumed to come from the same model, even if they have

@@ -1,9 +1,8 @@
 """Two-stage similarity of all pairs: matrix products, in tiles of bounded memory.
 
-In each tile, the products of ``GROUP`` components are computed together, and the
-exponentials of these products are summed in one pass. For any k, m and n, the working
-memory is GROUP tiles and k · d numbers per row. The formulas are Eq. (3) of
-``densities.pair``.
+In each tile, the products of ``GROUP`` components (Eq. (3) of ``densities.pair``) are
+computed together, and their exponentials are summed in one pass. For any k, m and n,
+the working memory is GROUP tiles and k · d numbers per row.
 """
 
 from collections.abc import Callable

@@ -113,8 +113,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         neighbors has one vote. If votes are averaged over draws use "soft", because
         averages of "count" votes are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        If ``metric`` is a learner: ``purpose`` of the draws that are taken from its
-        ``posterior_metric`` and averaged over. With None the fitted metric is used.
+        With None the fitted metric is used. Otherwise ``metric`` must be a learner, and
+        its ``posterior_metric(draws)`` is used to average votes over draws.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
         weight. The unit is the scale of the metric, so rescaling a metric has no
@@ -226,9 +226,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
-        """Fit the metric if it is a learner, and store the points.
-
-        ``bandwidth``, ``sharpness`` and ``prior_weight`` are tuned if they are "loo".
+        """Fit the metric if it is a learner, tune the votes, and store the points.
 
         Parameters
         ----------
@@ -538,10 +536,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def score(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute the accuracy, and warn if X and y are the training data.
-
-        There is no warning if the rows are in another order.
-        """
+        """Compute the accuracy. Warn if X and y are the training data (same order)."""
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
                 queries_of(self, X), y, self.fit_X_, self.classes_, self.codes_

@@ -88,10 +88,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, and store the points.
-
-        If ``bandwidth`` is "loo", the bandwidth with the smallest leave-one-out error
-        is chosen.
+        """Fit the metric if it is a learner, tune the votes, and store the points.
 
         Parameters
         ----------
@@ -189,8 +186,7 @@ def quantile_codes(y: Float[np.ndarray, "n"], n_bins: int) -> Int[np.ndarray, "n
     """Divide values into at most ``n_bins`` classes of about equal size.
 
     Equal values are in the same class. If most values equal the smallest value, all
-    other values form the second class. A class with only one point is merged with the
-    next class.
+    other values form the second class. A class of one point is merged with the next.
     """
     cuts = np.quantile(y, np.arange(1, n_bins) / n_bins)
     cuts, above = cuts[cuts > y.min()], y[y > y.min()]

@@ -99,10 +99,7 @@ def deal(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign stratified folds 0..n_folds-1, and -1 to the only point of a class.
-
-    All rows of a group are in the same fold.
-    """
+    """Assign stratified folds of whole groups, and -1 to the only point of a class."""
     if groups is not None:
         rows, unit = one_of_each(X, codes, groups)
         return deal(X[rows], codes[rows], n_folds, seed)[unit]
@@ -228,9 +225,8 @@ def vote_losses(
     """Compute minus log P of each query's class for every bandwidth.
 
     D contains dissimilarities from queries to voters. ``scale`` is s of Eq. (2) of
-    ``neighbors.votes``. ``codes`` are the classes of the voters, of shape (n,), or
-    (m, n) if each query has other voters. The loss is 0 if no voter has the query's
-    class.
+    ``neighbors.votes``. ``codes`` (n,) are the classes of the voters, or (m, n) if they
+    differ by query. If no voter has the class of the query, the loss is 0.
     """
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes

@@ -27,10 +27,9 @@ With t = 1, v_c is the share of the votes, and one near point can decide. As t a
 grow together, v_c tends to n_c exp(-t mean_j D(q, j) / (2 h)), so that the mean
 dissimilarity to the class decides.
 
-Count votes. Each of the k nearest points has one vote.
-
-Ballots. A point may split its vote over columns. The votes for column c are then
-Σ_j w_j B_jc. B are the ballots, whose rows sum to one, and t is 1.
+Count votes and ballots. With count votes, each of the k nearest points has one vote. A
+point may split its vote over columns. The votes for column c are then Σ_j w_j B_jc,
+where the rows of the ballots B sum to one, and t is 1.
 
 Averages. Under a posterior, the *probabilities* of the draws are averaged, not the
 distances, because the mean squared distance is a single metric. Each draw has its own
@@ -177,8 +176,8 @@ def soft_votes(
     ratios must be ratios of small integers. ``codes`` are classes, or ballots (n, c).
     Point ``own_rows[i]`` does not vote for query i. With ``wanted``, only the share of
     class ``wanted[i]`` is returned for query i, and the shape is (g, t, m). If a query
-    is infinitely far from every point, all weights are equal. ``prepare`` computes
-    terms that depend only on queries and metric.
+    is infinitely far from every point, all weights are equal. ``prepare`` computes the
+    terms of queries.
     """
     scales, bandwidths = in_native_order((scales, bandwidths))
     hard, n, g = codes.ndim == 1, len(X), len(bandwidths)

@@ -2,7 +2,7 @@
 
 Common arguments: ``learned`` is a fitted learner or a metric, ``X`` are points (n, d)
 without NaN, ``y`` are classes (n,). Names of features and classes are optional.
-``ax`` or ``axes`` are the Matplotlib axes to draw in, by default in a new figure.
+``ax`` or ``axes`` are Matplotlib axes to draw in. By default a new figure is created.
 
 ``fit``      matrix of a learned metric, and separation of classes.
 ``curves``   curves of a generalized dissimilarity model.
@@ -11,7 +11,7 @@ without NaN, ``y`` are classes (n,). Names of features and classes are optional.
 ``local``    ellipses of a metric that depends on the point.
 ``checks``   agreement with sampling, predictive checks, calibration, SBC.
 ``verification``  errors at every threshold.
-``style``    palette, blank figures, reading of draws.
+``style``    palette, empty figures, and reading of draws.
 """
 
 from probmetric._lazy import attach

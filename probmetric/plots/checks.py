@@ -47,8 +47,7 @@ def agreement(
     lines are critical values at the family-wise error rate. The right panel shows the
     smallest shift, in posterior standard deviations, that the comparison can detect. A
     quantity is inconclusive if this shift exceeds the tolerance. Infinite values are
-    drawn at the edge. Constants have no z: they are drawn at 0 if they agree, otherwise
-    at the edge.
+    drawn at the edge, and constants (without z) at 0 if they agree, else at the edge.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ def _replicated_shares(
     rng: np.random.Generator,
     trials: Int[np.ndarray, "N"] | None = None,
 ) -> Float[np.ndarray, "s bins"]:
-    """Simulate pair labels under each draw; return the share of y=1 in each bin."""
+    """Simulate pair labels under each draw, and return the share of y=1 by bin."""
     counts = np.bincount(which, trials)
     shares = np.empty((len(M), len(counts)))
     for s, (matrix, intercept) in enumerate(zip(M, b, strict=True)):
@@ -160,11 +159,11 @@ def predictive_check(
 ) -> Figure:
     """Draw observed and simulated fractions of *same* pairs, by distance.
 
-    Use it to see if the model could have produced the labels of the pairs. Labels are
-    simulated under each draw. Each band is simultaneous: 95% of the simulated curves
-    are inside it at every distance. The same data were used for the fit, so the
-    observed curve is inside the band more often than 95%. ``check_model`` corrects for
-    this by refits.
+    Use this figure to see if the model could have produced the labels of the pairs.
+    Labels are simulated under each draw. Each band is simultaneous: 95% of the
+    simulated curves are inside the band at every distance. For the observed curve this
+    probability is above 95%, because the same data were used for the fit.
+    ``check_model`` corrects the probability by refits.
 
     Parameters
     ----------
@@ -179,8 +178,7 @@ def predictive_check(
         Number of bins of the distance under the posterior mean of M. Bins have equal
         numbers of pairs.
     max_draws : int, default=200
-        Maximum number of draws to use, evenly spaced. One dataset is simulated under
-        each.
+        Maximum number of draws, evenly spaced. One dataset is simulated per draw.
     seed : int, default=0
         Seed for the simulated labels.
 
@@ -262,9 +260,9 @@ def calibration(
 ) -> Figure:
     """Draw a calibration curve: observed frequency against predicted probability.
 
-    A curve on the diagonal is calibrated. Bars are 95% Wilson intervals of the
-    frequency. Bars and bands assume independent outcomes, and are too narrow for pairs
-    that share points. Up to 64 curves have distinct colors and markers.
+    The curve of calibrated probabilities is near the diagonal. Bars are 95% Wilson
+    intervals of the frequency. Bars and bands assume independent outcomes, and are too
+    narrow for pairs that share points. 64 curves have distinct colors and markers.
 
     Parameters
     ----------
@@ -273,14 +271,14 @@ def calibration(
     probability : array of shape (n,), or mapping of str to such arrays
         Predicted probabilities, without NaN. Use a mapping for several named curves.
     bins : int, default=10
-        Number of bins with equal numbers of points. If many values are equal, a bin may
-        have less than half of n / bins points. It is then merged with the adjacent bin.
+        Number of bins with equal numbers of points. If many values are equal, some bins
+        have fewer points. Bins with less than half of n / bins points are merged.
     label : str
         Label of the horizontal axis.
     band : float in (0, 1), optional
         Nominal coverage of a band around the diagonal. A curve of calibrated
         probabilities is inside the band, in all bins, with this probability. The legend
-        shows the number of bins outside. Default: no band.
+        shows the number of bins outside the band. Default: no band.
 
     Examples
     --------
@@ -346,7 +344,7 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw the binned frequencies of ``check_model``, a panel for each part with bins.
+    """Draw the binned frequencies of ``check_model``, one panel per part with bins.
 
     A panel shows observed frequencies, predicted frequencies and a 95% band. If the
     model is right, the observed curve is inside the band, in all bins, with probability
@@ -390,16 +388,16 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
 def sbc(found: Any) -> Figure:
     """Draw the ranks of ``probmetric.sbc``, which are uniform if the sampler is right.
 
-    A line near 0 means uniform ranks. Each line is the empirical distribution function
-    of the ranks of one quantity, minus the uniform distribution function. If the
-    sampler is right, the band contains 99% of the differences at each rank. Quantities
-    with the verdict *disagree* in ``found.table`` are red. Negative controls
+    Each line is the empirical distribution function of the ranks of one quantity, minus
+    the uniform distribution function. A line near 0 means uniform ranks. If the sampler
+    is right, the band contains a difference with probability 99% at each rank.
+    Quantities with the verdict *disagree* in ``found.table`` are red. Negative controls
     (``found.controls``) are not drawn.
 
     Examples
     --------
-    The ranks are made by hand instead of ``pm.sbc(model, data)``. The ranks of sigma
-    are too low:
+    This example uses ranks made by hand, not a result of ``pm.sbc(model, data)``. The
+    ranks of sigma are too low:
 
     >>> from types import SimpleNamespace
     >>> import probmetric as pm

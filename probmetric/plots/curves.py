@@ -13,9 +13,9 @@ from probmetric.plots.style import COLORS, Panels, blank, readable, shown_once, 
 from probmetric.posterior.curves import Curves
 
 ACROSS, MOST = 3, 9
-"""Panels in a row of a page, and in total."""
+"""Maximum number of panels per row, and in total."""
 LETTERS = 22
-"""Letters in a line of a panel's title."""
+"""Maximum number of letters in a line of a panel's title."""
 
 
 @styled
@@ -28,9 +28,9 @@ def curves(
 ) -> Figure:
     """Draw the curve of each covariate over its range, tallest first.
 
-    Use it to see which covariates matter, and at which values. All panels have the same
-    vertical scale, so heights can be compared. A curve is steep where sites differ most
-    along the covariate. Limits are pointwise.
+    Use this figure to see which covariates matter, and at which values. All panels have
+    the same vertical scale, so heights can be compared. A curve is steep where the
+    dissimilarity of sites changes most with the covariate. Limits are pointwise.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def curves(
     most : int ≥ 1, default=9
         Maximum number of curves to draw.
     axes : sequence of Axes, optional
-        One for each curve. Default: a new figure with three panels per row.
+        Axes to draw in, one per curve. Default: a new figure with three panels per row.
 
     Examples
     --------

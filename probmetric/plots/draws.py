@@ -1,4 +1,4 @@
-"""Figures of draws: the matrix, its eigenvalues, and whether chains agree."""
+"""Figures of draws: the matrix, eigenvalues, and comparisons of chains."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,11 +42,11 @@ def metric(
     *,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M of a metric as a heat map; for draws, their mean and spread.
+    """Draw the matrix M of a metric as a heat map, or mean and sd of M over draws.
 
-    Entries are multiplied by the standard deviations of both features, if draws with
-    points or a learner that standardizes are passed. Otherwise they are in input units.
-    The standard deviation over draws should not be used as an interval, because
+    If draws with stored points or a learner that standardizes are passed, entries are
+    multiplied by the standard deviations of both features. Otherwise entries are in
+    input units. Do not use the standard deviation over draws as an interval, because
     intervals of entries are not calibrated.
 
     Parameters
@@ -55,7 +55,7 @@ def metric(
         Learner or metric with one matrix M, a ``PosteriorMetric``, or the result of
         ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     axes : sequence of Axes, optional
-        One for a learner or a metric, two for draws.
+        One axis for a learner or a metric, two axes for draws.
 
     See Also
     --------
@@ -106,20 +106,21 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of the eigenvalues of M over draws.
 
-    Use it to see how many directions matter. M = WᵀW is the matrix of the metric, and W
-    its linear map. The eigenvalues of M differ between draws, the posterior mean E[M],
-    and the posterior mode of W. This difference is not an error. Noise in W increases
-    every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r Cov(W_r), summed over the
-    rows W_r of W. Averaged over draws, the largest eigenvalue is at least the largest
-    eigenvalue of E[M], and the smallest is at most the smallest of E[M]. The
-    eigenvalues at the mode may therefore be outside most lines.
+    Use this figure to see how many directions matter. M = WᵀW is the matrix of the
+    metric, and W is the linear map. Draws of M, the posterior mean E[M], and M at the
+    posterior mode of W have different eigenvalues. This difference is not an error.
+    Noise in W increases every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r
+    Cov(W_r), summed over the rows W_r of W. Averaged over draws, the largest eigenvalue
+    is at least the largest eigenvalue of E[M], and the smallest eigenvalue is at most
+    the smallest eigenvalue of E[M]. The eigenvalues at the mode may therefore be
+    outside most lines.
 
     Parameters
     ----------
     draws : DataTree or Dataset
         Posterior draws of ``M``.
     prob : float, default=0.9
-        Fraction of the draws that a thin line contains. A thick line contains half.
+        Fraction of the draws inside a thin line. A thick line contains half of them.
     reference : array of shape (d, d), optional
         M at the posterior mode of W (the fit), in input units. Drawn as diamonds.
 
@@ -192,7 +193,7 @@ def _through_arviz(
     row: float,
     **layout: int,
 ) -> tuple[Any, xr.Dataset]:
-    """Return the figure of an ArviZ plot of identified quantities, and these."""
+    """Return an ArviZ figure of the identified quantities, and the quantities."""
     shown = _identified(draws)
     tree = xr.DataTree.from_dict({"posterior": shown})
     figure = plot(tree, backend="matplotlib", **layout).viz["figure"].item()
@@ -205,10 +206,10 @@ def _through_arviz(
 def rank(draws: DrawsLike) -> Figure:
     """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
 
-    Each line is the deviation of a chain's ranks from uniform, near 0 if chains agree.
-    The p-value (before ArviZ 1.3: the band) assumes independent draws, so it also
-    rejects autocorrelated chains that agree. A small p-value is *not* evidence that
-    chains differ. Use R-hat and effective sample sizes.
+    Each line is the deviation of a chain's ranks from uniform ranks. The deviation is
+    near 0 if chains agree. The p-value (before ArviZ 1.3: the band) assumes independent
+    draws, and may be small for autocorrelated chains that agree. Therefore a small
+    p-value is *not* evidence that chains differ. Use R-hat and effective sample sizes.
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:

@@ -1,4 +1,4 @@
-"""Figures of one learned metric: its matrix, and the separation of classes."""
+"""Figures of one learned metric: the matrix, and the separation of classes."""
 
 from itertools import combinations
 from typing import Any
@@ -45,12 +45,12 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M per standard deviation, and how much each direction matters.
+    """Draw the matrix M per standard deviation, and the contribution of directions.
 
     The upper panel shows the entries of M, multiplied by the standard deviations of
     both features in X. The lower panel shows the fraction that each direction
-    contributes to the mean squared distance between two random points. (Directions and
-    fractions are computed from the eigenvalues of L Cov(X) Lᵀ with M = LᵀL.) At most 20
+    contributes to the mean squared distance between two random points. (The fractions
+    are proportional to the eigenvalues of L Cov(X) Lᵀ, with M = LᵀL.) At most 20
     directions are shown.
 
     Parameters
@@ -63,8 +63,8 @@ def matrix(
 
     Examples
     --------
-    The second feature has half the standard deviation of the first, and its differences
-    are multiplied by 3:
+    The second feature has half the standard deviation of the first. The metric
+    multiplies differences in the second feature by 3:
 
     >>> import probmetric as pm
     >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -102,17 +102,17 @@ def importance(
     prob: float = 0.9,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a forest plot of the features, by how much each adds to the distance.
+    """Draw a forest plot of the features, by their contribution to the distance.
 
     The value of a feature is the distance between two points that differ by one
-    standard deviation in this feature only. (It is the root of the diagonal entry of M,
-    times the standard deviation.) Correlated features can replace each other, so their
-    values should be read together. At most 40 features are shown.
+    standard deviation in this feature only. (The value is the root of the diagonal
+    entry of M, times the standard deviation.) Correlated features can replace each
+    other, so their values should be read together. At most 40 features are shown.
 
-    A factor (text or categorical column) has one value, √(m/2). Here m is the mean
-    squared distance of two random rows that differ only in this factor. For a column of
-    numbers this formula gives the same value as above. Limits of a factor combine the
-    limits of its pairs of levels, and are conservative.
+    A factor (text or categorical column) has one value, √(m/2), where m is the mean
+    squared distance of two random rows that differ only in this factor. (For a numeric
+    column, √(m/2) equals the value above.) Limits of a factor combine the limits of all
+    pairs of levels, and are conservative.
 
     Parameters
     ----------
@@ -121,10 +121,9 @@ def importance(
         ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
         Points used to compute standard deviations. Default: the standard deviations of
-        a learner that standardizes. Otherwise the two points differ by one unit of the
-        feature.
+        a learner that standardizes, or one unit per feature for other metrics.
     prob : float, default=0.9
-        Nominal coverage of the lines.
+        Nominal coverage of the intervals.
 
     Examples
     --------
@@ -179,7 +178,7 @@ def importance(
 def _steps(
     sd: np.ndarray, shares: np.ndarray, names: list[str], factors: Factors
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return names, and the steps of each: its place, two points, and a weight."""
+    """Return names, and for each step: position of the name, two points, weight."""
     of = {c: f for f, levels in factors.items() for c in level_names(f, levels)}
     unit, shown = np.eye(len(names)), list[str]()
     steps: list[tuple[int, np.ndarray, np.ndarray, float]] = []
@@ -210,9 +209,9 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel is an ``embedding`` with links to nearest neighbors, in the best plane
-    for its metric. Fewer links between classes mean that neighbors agree more often.
-    Use points that were not in the fit, otherwise the lower panel is too optimistic.
+    Each panel is an ``embedding`` under one metric, with links to nearest neighbors.
+    Fewer links between classes mean that more neighbors have the same class. Use points
+    that were not in the fit, otherwise the lower panel is too optimistic.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from probmetric.plots.style import (
 from probmetric.typing import ArrayLike, Names
 
 ALIKE = 3
-"""Ratio of the features' ranges up to which both axes have one scale."""
+"""Largest ratio of the features' ranges for which both axes have the same scale."""
 
 
 @styled
@@ -38,9 +38,9 @@ def local_ellipses(
 ) -> Figure:
     """Draw ellipses of equal distance for a metric that depends on the point.
 
-    All points on an ellipse are equally far from its center. A narrow ellipse means
-    that distances increase quickly in its narrow direction. Both axes have the same
-    scale, unless one feature has more than three times the range of the other.
+    All points on an ellipse have the same distance from its center. Distances increase
+    fastest in the narrow direction of an ellipse. If one feature has more than three
+    times the range of the other feature, the axes have different scales.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def local_ellipses(
 
     Examples
     --------
-    A step along the second feature is twice as long as along the first, so ellipses are
-    half as high as wide:
+    Differences in the second feature count twice as much as in the first feature, so
+    the ellipses are twice as wide as high:
 
     >>> import probmetric as pm
     >>> X = np.random.default_rng(0).random((20, 2))

@@ -32,7 +32,7 @@ from probmetric.typing import ArrayLike, Names
 
 
 def directions(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return principal components (n, k), and their shares of the squared distance."""
+    """Return principal components (n, k), and shares of the squared distance (k,)."""
     centered = Z - Z.mean(0)
     _, singular, axes = np.linalg.svd(centered, full_matrices=False)
     share = singular**2 / max(float(np.sum(singular**2)), np.finfo(float).tiny)
@@ -61,17 +61,17 @@ def embedding(
 ) -> Figure:
     """Draw the first two principal components of the transformed points.
 
-    No other plane contains more of the learned squared distances. Up to 64 classes have
-    distinct colors and markers. The other classes are drawn as "other classes".
+    No other plane contains a larger share of the learned squared distances. The first
+    64 classes have distinct colors and markers. All others are called "other classes".
 
     Parameters
     ----------
     learned : estimator or metric with ``transform``
     X, y : arrays of shape (n, d), (n,)
     links : int, default=0
-        Number of nearest neighbors to link to each point by a line, at most n - 1: gray
-        for the same class, red for another class. Neighbors are computed in all
-        dimensions, not in the plane.
+        Number of nearest neighbors (at most n - 1) to link to each point by a line. The
+        line is gray if both points have the same class, otherwise red. Neighbors are
+        computed in all dimensions, not in the plane.
     target_names : sequence of str, optional
         Name of each class code.
     title : str
@@ -137,8 +137,8 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
-    A bar is the fraction of draws in which the point is among the k nearest. Whiskers
-    are the binomial standard errors of these fractions.
+    A bar is the fraction of draws in which a point is among the k nearest. Whiskers
+    are binomial standard errors of the fractions.
 
     Parameters
     ----------
@@ -152,12 +152,12 @@ def neighbor_probabilities(
     names : sequence of n str, optional
         Name of each point. Default: row numbers.
     y, target_names : optional
-        Classes of the points (shown by colors), and names of the class codes.
+        Classes of the points (for the colors), and names of the class codes.
 
     Examples
     --------
-    One point lies at 1 on the first axis, the other at 1 on the second axis. The second
-    point is nearer under one of three draws:
+    The first point is (1, 0) and the second point is (0, 1). The second point is nearer
+    to the origin under one of three draws:
 
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
@@ -204,17 +204,17 @@ def objects(
     """Draw a map of objects, with a probability ellipse for each if there are draws.
 
     Only distances between objects are identified, so draws are aligned to their mean by
-    rotation and reflection (Procrustes). If the draws of an object are normal, its
-    ellipse contains a fraction ``prob`` of them. With few judgments ellipses are too
-    small (see Benchmarks: triplets). With more than two components, the map shows the
-    first two principal components.
+    rotation and reflection (Procrustes). If the draws of an object are normal, the
+    ellipse contains a fraction ``prob`` of the draws. With few judgments, ellipses are
+    too small (see Benchmarks: triplets). With more than two components, the map shows
+    the first two principal components.
 
     Parameters
     ----------
     learned : TripletEmbedding, Mahalanobis or PosteriorMetric
         Fitted learner, its metric, or its ``posterior_metric``.
     names : sequence of str of length n, optional
-        Names of the objects. Default: names or numbers used in the fit.
+        Names of the objects. Default: the names or numbers in the fit.
     prob : float in (0, 1), default=0.9
         Probability of the ellipses.
 

@@ -1,7 +1,7 @@
-"""Shared parts of the figures: palette, blank figures, reading of draws.
+"""Shared functions of the figures: palette, empty figures, and reading of draws.
 
-Figures belong to pyplot: ``plt.show()`` shows them in a script or in the middle of a
-cell, and the last expression of a cell shows its figure once.
+Figures are pyplot figures. ``plt.show()`` shows them in a script or within a notebook
+cell. A figure that is the last expression of a cell is shown once.
 """
 
 import warnings
@@ -41,16 +41,16 @@ COLORS = (
 
 MARKERS = "osD^vPX*"
 MOST_MARKS = len(COLORS) * len(MARKERS)
-"""Number of distinct marks."""
+"""Number of distinct combinations of color and marker."""
 
 INSIDE = 40
-"""Maximum letters of a name in a legend within the axes."""
+"""Maximum number of letters in a name for a legend within the axes."""
 
 NAME = 32
-"""Maximum letters of a name in a figure; longer ones lose their middle."""
+"""Maximum number of letters in a name. Longer names are cut in the middle."""
 
 LEGEND_ROWS = 20
-"""Number of classes in a column of a legend."""
+"""Maximum number of classes in a column of a legend."""
 
 STYLE: Any = {
     "axes.prop_cycle": cycler(color=list(COLORS)),
@@ -68,7 +68,7 @@ STYLE: Any = {
 
 
 def styled[**P](plot: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw a plot in the package's style, and leave the user's style as it was."""
+    """Draw a plot in the package's style, and restore the user's style."""
 
     @wraps(plot)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -90,13 +90,13 @@ def ink() -> str:
 
 
 def shade(share: float) -> tuple[float, ...]:
-    """Return the background color mixed with this share of ``ink``."""
+    """Return the background color mixed with a share of ``ink``."""
     mixed = (1 - share) * np.array(to_rgb(plt.rcParams["figure.facecolor"]))
     return tuple(mixed + share * np.array(to_rgb(ink())))
 
 
 def marks(n: int) -> list[tuple[str, str]]:
-    """Return distinct colors and markers for up to 64 classes; others are dots."""
+    """Return (color, marker) of n classes: distinct for 64 classes, then dots."""
     c = len(COLORS)
     some = [(COLORS[k % c], MARKERS[(k + k // c) % c]) for k in range(MOST_MARKS)]
     return (some + [(ink(), ".")] * (n - MOST_MARKS))[:n]
@@ -105,7 +105,7 @@ def marks(n: int) -> list[tuple[str, str]]:
 def class_marks(
     codes: np.ndarray, labels: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, str, str, str]]:
-    """Yield rows, name, color and marker of each class; those beyond 64 are merged."""
+    """Yield rows, name, color and marker of 64 classes. All others are merged."""
     shown = readable(labels[:MOST_MARKS])
     for c, (name, (color, marker)) in enumerate(zip(shown, marks(64), strict=False)):
         yield codes == c, name, color, marker
@@ -115,7 +115,7 @@ def class_marks(
 
 
 def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
-    """Return the columns of a legend of classes, and their width in inches."""
+    """Return the number of columns of a class legend, and its width in inches."""
     n = min(len(labels), MOST_MARKS + 1)
     longest = max(min(len(name), NAME) for name in labels)
     columns = -(-n // LEGEND_ROWS)
@@ -123,7 +123,7 @@ def legend_columns(labels: Sequence[str]) -> tuple[int, float]:
 
 
 def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
-    """Return the location of a legend, beside the axes for many or long names."""
+    """Return the location of a legend (beside the axes for many or long names)."""
     if len(curves) <= 4 and max(map(len, curves), default=0) <= INSIDE:
         return {}, 0.0
     columns, width = legend_columns(curves)
@@ -132,9 +132,9 @@ def beside(curves: Sequence[str]) -> tuple[dict[str, Any], float]:
 
 
 def readable(names: Iterable[object]) -> list[str]:
-    """Return names that a figure can show: up to ``NAME`` letters, in installed fonts.
+    """Return names with at most ``NAME`` letters, all of them in installed fonts.
 
-    Call it within ``styled``: fonts with the letters are added to the figure. A letter
+    Call ``readable`` within ``styled``, because fonts are added to the figure. A letter
     in no installed font is replaced by its code, with a warning.
     """
     texts = [_shortened(str(name)) for name in names]
@@ -187,8 +187,8 @@ def blank(
 ) -> tuple[Figure, Any]:
     """Return a new figure and its axes (one if ``panels`` is 1), or the user's axes.
 
-    Panels are in one row, or in one column if ``down`` is True. ``ratios`` are their
-    relative widths or heights.
+    Panels are in one row, or in one column if ``down`` is True. ``ratios`` are relative
+    widths or heights of the panels.
     """
     if axes is None:
         figure = shown_once(plt.figure(figsize=size, layout="compressed"))
@@ -239,7 +239,7 @@ def words(figure: Figure) -> str:
 
 
 BESIDE = 2.6
-"""Inches for the names of features and the color bar of a heat map."""
+"""Width of the feature names and the color bar of a heat map, in inches."""
 
 
 def matrix_side(d: int) -> float:
@@ -250,7 +250,7 @@ def matrix_side(d: int) -> float:
 def heatmap(
     axis: Axes, values: np.ndarray, names: Sequence[str], title: str, *, width: bool
 ) -> None:
-    """Draw a matrix (d, d), in red and blue around zero, or from zero for widths."""
+    """Draw a matrix (d, d), in red and blue, or in colors from zero if ``width``."""
     limit = float(np.abs(values).max())
     colors, low = ("viridis", 0.0) if width else ("RdBu_r", -limit)
     image = axis.imshow(values, cmap=colors, vmin=low, vmax=limit)
@@ -278,7 +278,7 @@ def metric_of(learned: object) -> Any:
 
 
 def linear_metric(learned: object) -> Any:
-    """Return the metric of a fitted learner; raise ValueError without one matrix."""
+    """Return the metric of a fitted learner, or raise if it has not one matrix."""
     metric = metric_of(learned)
     metric = getattr(metric, "metric", metric)  # IntervalMetric has its fit.
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):
@@ -327,8 +327,8 @@ def stacked(variable: xr.DataArray) -> np.ndarray:
 def feature_scale(draws: object, d: int) -> tuple[np.ndarray, str]:
     """Return the unit of each feature, and its description.
 
-    The units are the standard deviations of the points stored with draws or of the
-    learner, or ones if neither is available.
+    The units are the standard deviations of the learner, or of points stored with
+    draws. If there are no standard deviations, the units are 1.
     """
     if getattr(draws, "standardize", False) and hasattr(draws, "scale_"):
         return np.asarray(vars(draws)["scale_"], float), "per sd of each feature"
@@ -366,7 +366,7 @@ def labeled(
 
 
 def named_features(names: Names | None, X: ArrayLike, learned: object) -> list[str]:
-    """Return names of d features: ``names``, or from X or a fit, or x0, ..."""
+    """Return feature names: ``names``, or those in X or a fit, or x0, x1, ..."""
     d = np.shape(X)[-1]
     if names is None:
         stored = getattr(X, "columns", getattr(learned, "feature_names_in_", None))

@@ -22,10 +22,10 @@ from probmetric.plots.style import (
 from probmetric.typing import ArrayLike
 
 TICKS = (0.0001, 0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
-"""Tick labels, if within the axes."""
+"""Rates with a tick label, if they are within the axes."""
 
 APART = 0.085
-"""Minimum distance of two tick labels, as a share of the axis."""
+"""Minimum distance between two tick labels, as a fraction of the axis."""
 
 
 @styled
@@ -39,11 +39,10 @@ def det(
 
     Lower curves are better. Axes are scaled by the normal quantile function. If the
     scores of both kinds of pairs are normal, the curve is a straight line, with slope
-    -1 for equal variances. The dot on each curve is the equal error rate of
-    ``verification``. It is on the convex hull of the curve, which may be a little below
-    the curve. Rates of 0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. For the
-    uncertainty use ``verification_intervals``. A band is not drawn, because pairs that
-    share sources are dependent.
+    -1 for equal variances. A dot marks the equal error rate of ``verification``. The
+    dot is on the convex hull of the curve, which may be a little below the curve. Rates
+    of 0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because
+    pairs that share sources are dependent. See ``verification_intervals`` instead.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def det(
 
 
 def _apart(rates: Sequence[float], width: float) -> list[float]:
-    """Drop rates that are too close to the one before, on an axis of this width."""
+    """Drop rates that are too close to the previous rate, on an axis of this width."""
     shown: list[float] = []
     for rate in rates:
         if not shown or norm.ppf(rate) - norm.ppf(shown[-1]) >= APART * width:
@@ -122,13 +121,14 @@ def likelihood_ratios(
 ) -> Figure:
     """Draw a Tippett plot, a calibration plot and an empirical cross-entropy plot.
 
-    * Tippett: fraction of pairs of each kind whose log10 LR is at least x.
+    * Tippett: fraction of same-source pairs, and of different-source pairs, with a
+      log10 LR of at least x.
     * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
-      log10 LR that was passed. Calibrated ratios are near the diagonal. Infinite values
-      are drawn at the edge.
+      log10 LR in ``log_ratio``. Calibrated ratios are near the diagonal. Infinite
+      values are drawn at the edge.
     * Empirical cross-entropy (ECE) in bits against the prior log10 odds: for the
-      ratios, for the ratios after isotonic regression, and for LR = 1. At log10 odds 0
-      it equals Cllr.
+      ratios, for the ratios after isotonic regression, and for LR = 1. The ECE at log10
+      odds 0 is Cllr.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def likelihood_ratios(
     same : array-like of shape (N,), of bool
         Whether the two members of a pair have the same source. Both values must occur.
     axes : three matplotlib Axes, optional
-        Where to draw. Default: a new figure.
+        Axes to draw in. Default: a new figure.
 
     References
     ----------
@@ -207,10 +207,11 @@ def typicality(
     novelty: float = 0.05,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the fraction of points called novel at every threshold on their p-value.
+    """Draw the fraction of points called novel, against the threshold of the p-value.
 
-    For points of the training classes the curve should be near the diagonal: a fraction
-    of at most α has a p-value of at most α. For other classes it should be far above.
+    For points of the training classes the curve should be near the diagonal, because a
+    fraction of about α has a p-value of at most α. For points of other classes the
+    curve should be far above the diagonal.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ def typicality(
     known : array-like of shape (m,), of bool, optional
         Whether the class of each point is a training class. Default: one curve for all.
     novelty : float in (0, 1), default=0.05
-        Threshold to mark.
+        Threshold to mark in the figure.
 
     Examples
     --------

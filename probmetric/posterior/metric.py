@@ -196,10 +196,9 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        Noise in sampled linear maps makes distances too long. Limits are therefore
-        corrected for this noise (Eq. 1 of ``posterior.intervals``). For other metrics,
-        and if ``source="exact"`` or ``credible=True``, limits are quantiles of
-        ``pair_draws``.
+        Noise in sampled linear maps makes distances too long, so limits are corrected
+        (Eq. 1 of ``posterior.intervals``). For other metrics, and if ``source="exact"``
+        or ``credible=True``, limits are quantiles of ``pair_draws``.
         """
         need_own_spread("interval", self)
         values, mean = self._lengths(A, B)

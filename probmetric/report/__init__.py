@@ -1,6 +1,6 @@
-"""Self-contained HTML pages of a run, made from the files of its folder.
+"""Self-contained HTML pages of a run, made from the files of the run's folder.
 
-``page``       sections, ``render``, and the parts of all pages.
+``page``       sections, ``render``, and the elements of all pages.
 ``run``        ``summary.json``, and the page of a run.
 ``fit``        the page of ``probmetric fit``.
 ``sample``     the page of ``probmetric sample``.

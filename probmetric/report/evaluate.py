@@ -1,7 +1,7 @@
 """The page of an evaluation: scores, and calibration of probabilities.
 
-There are three kinds: votes of neighbors on held-out points, held-out judgments, and
-same-source against different-source pairs of rows.
+There are three kinds of evaluation: votes of neighbors for held-out points, predictions
+of held-out judgments, and same-source against different-source pairs of rows.
 """
 
 from pathlib import Path
@@ -47,8 +47,8 @@ VOTES = (
     "evaluated points."
 )
 NOVELTY = (
-    " False alarms are points of known classes that are called novel; their nominal "
-    "share is --novelty."
+    " False alarms are points of known classes that are called novel. The nominal "
+    "share of false alarms is --novelty."
 )
 JUDGMENTS = (
     "Accuracy is the share of judgments predicted correctly. Accuracy, log loss, Brier "
@@ -56,11 +56,11 @@ JUDGMENTS = (
     "ROC-AUC of same against different."
 )
 COSTS = (
-    "Cllr is the cost of log likelihood ratios in bits: 0 is perfect, 1 is no "
-    "information. Its minimum is the cost after calibration. A distance has no "
-    "likelihood ratio, so its Cllr is undefined. minDCF is the minimum detection cost "
-    "at 1% same-source pairs and equal error costs, relative to the better constant "
-    "decision."
+    "Cllr is the cost of log likelihood ratios in bits. 0 is perfect, and 1 means no "
+    "information. Minimum Cllr is the cost after calibration. A distance has no "
+    "likelihood ratio, so Cllr of a distance is undefined. minDCF is the minimum "
+    "detection cost at 1% same-source pairs and equal error costs, relative to the "
+    "better constant decision."
 )
 DET = (
     "Misses against false alarms at every threshold, on normal-quantile axes (DET "
@@ -69,10 +69,10 @@ DET = (
 )
 RATIOS = (
     "Top: share of pairs with a log10 LR at or above a value, for same-source and "
-    "different-source pairs. Middle: log10 LR calibrated to these pairs, against the "
-    "stated one; calibrated ratios are on the diagonal. Bottom: empirical "
-    "cross-entropy by prior odds; at log10 odds 0 it is Cllr. Dashed: after "
-    "calibration to these pairs; dotted: LR = 1."
+    "different-source pairs. Middle: log10 LR after calibration to these pairs, "
+    "against the log10 LR of the metric. Calibrated ratios are on the diagonal. "
+    "Bottom: empirical cross-entropy by prior odds. The cross-entropy at log10 odds 0 "
+    "is Cllr. Dashed line: after calibration to these pairs. Dotted line: LR = 1."
 )
 SHARES = "Share of yes by predicted P (for triplets: share predicted correctly)."
 CALIBRATION = "Are the probabilities calibrated?"
@@ -114,7 +114,7 @@ def evaluate_page(
     where = "points of the metric's own fit" if seen else "held-out points"
     against = f"{gain:+.1f}{error} points against the Euclidean distance"
     if gain == sem == 0:
-        against = "the same points are right as under the Euclidean distance"
+        against = "the same points are correct as under the Euclidean distance"
     return page(
         summary,
         title=f"{name} evaluated on {source}",
@@ -178,7 +178,7 @@ def _answers_page(folder: Path, summary: Summary) -> Report:
         lead=f"Held-out {about['kind']} of {test}"
         + (f", in {folds} folds." if folds and not summary["test"] else "."),
         headline=headline,
-        explanation="Means over splits. A response of m judges counts m times.",
+        explanation="Means over splits. A response of m judges has weight m.",
         sections=sections,
         cards=[(f"{score['ece']:.3f}", "calibration error")] if has_P else [],
     )
@@ -217,7 +217,7 @@ def _sources_page(folder: Path, summary: Summary) -> Report:
 
 
 def with_limits(summary: Summary) -> pd.DataFrame:
-    """Format costs with their intervals, a line per method."""
+    """Format costs and intervals of the costs, with one row per method."""
 
     def text(value: float | str | None, low: float | str, high: float | str) -> str:
         if value is None or np.isnan(float(value)):  # JSON has null and "inf".
@@ -232,7 +232,7 @@ def with_limits(summary: Summary) -> pd.DataFrame:
 
 
 def pairs_in_words(summary: Summary) -> str:
-    """Describe the numbers of pairs of both kinds, and the sampling."""
+    """Describe the numbers of same-source and different-source pairs, and sampling."""
     pairs = summary["pairs"]
 
     def count(kind: str) -> str:
@@ -248,7 +248,7 @@ def pairs_in_words(summary: Summary) -> str:
 
 
 def _shares(predictions: pd.DataFrame) -> Section:
-    """Show the share of yes by predicted P; near and far are exchanged if P < ½."""
+    """Show the share of yes by predicted P. Triplets with P < ½ are exchanged."""
     if "anchor" in predictions:
         P, y = predictions["P"], predictions["y"]
         likely = P >= 0.5
@@ -318,7 +318,7 @@ def _calibration(predictions: pd.DataFrame) -> Section:
     label = "probability of the predicted class"
     caption = (
         "Share of correct predictions by the probability of the predicted class. Bars "
-        "are 95% Wilson intervals. Points below the diagonal are overconfident."
+        "are 95% Wilson intervals. Probabilities are overconfident below the diagonal."
     )
     figure = plots.calibration(right, confidence, label=label)
     return Section(CALIBRATION, Picture(figure, caption))

@@ -1,8 +1,8 @@
 """One self-contained HTML page to explore a learned metric.
 
-The page contains Plotly and its data, and needs neither a network nor a kernel. A click
-on a point makes it the query; a click on a matrix entry colors the points by that
-feature.
+The page contains Plotly and all data, and needs neither a network nor a kernel. A click
+on a point selects this point as query. A click on a matrix entry colors the points by
+the feature of the entry.
 """
 
 import json
@@ -29,11 +29,11 @@ from probmetric.provenance import need
 from probmetric.typing import ArrayLike, Names
 
 MOST_POINTS = 2000
-"""Maximum number of points; each is a query among the others."""
+"""Maximum number of points. Each point is a query among all other points."""
 MOST_FEATURES = 64
 """Maximum number of features for which the matrix is shown."""
 LEAST = 0.01
-"""Minimum probability of a neighbor that is shown."""
+"""Minimum probability of the neighbors that are shown."""
 MOST_NEIGHBORS = 5
 """Maximum number of neighbors shown, as a multiple of k."""
 
@@ -80,21 +80,21 @@ def explore(
     """Make a page to explore points under a learned metric.
 
     Requires the extra ``explore`` (``pip install '.[explore]'``). A notebook displays
-    the page, and ``.save(path)`` writes it. It contains Plotly (5 MB) and needs no
-    network.
+    the page, and ``.save(path)`` writes the page to a file. The page contains Plotly
+    (5 MB) and needs no network.
 
     If the metric has ``transform``, the map shows the first two principal components of
-    the transformed points, and their share of the squared distance. Otherwise it shows
-    the standardized points, and distances in the map are not distances of the metric.
-    Neighbors are always computed with the whole metric.
+    the transformed points, and their share of the squared distance. Otherwise the map
+    shows principal components of the standardized points, and distances in the map are
+    not distances of the metric. Neighbors are always computed with the whole metric.
 
-    The probability of a neighbor is the fraction of draws in which it is among the k
-    nearest. The probability of a class is its mean frequency among the k nearest.
-    Without draws these frequencies are not calibrated. For each query the page lists at
-    most 5k neighbors with probability at least 0.01, and counts the other points.
-    Distances have intervals (nominal 90%) if ``learned`` was made for intervals.
-    Standard deviations of the matrix are computed over draws and are not intervals. Use
-    ``evaluate`` with held-out points to measure performance.
+    The probability of a neighbor is the fraction of draws in which the point is among
+    the k nearest points. The probability of a class is its mean frequency among the k
+    nearest points. Without draws these frequencies are not calibrated. For each query
+    the page lists at most 5k neighbors with probability at least 0.01, and counts all
+    other points. Distances have intervals (nominal 90%) if ``learned`` has draws or
+    refits for intervals. Standard deviations of the matrix are computed over draws and
+    are not intervals. To measure performance, use ``evaluate`` with held-out points.
 
     Parameters
     ----------

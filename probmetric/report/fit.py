@@ -1,4 +1,4 @@
-"""The page of a fit: the metric, and its training points under it."""
+"""The page of a fit: the metric, and the training points under the metric."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -60,9 +60,9 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         table = table.rename_axis("neighbors under").reset_index()
         training_section = Section(
             "On the training points",
-            "Each point is compared with the others. The metric was fitted to these "
-            "points, so the figures are too optimistic. Use “probmetric evaluate” for "
-            "held-out points.",
+            "Each point is compared with all other points. The metric was fitted to "
+            "these points, so the scores are too optimistic. Use “probmetric "
+            "evaluate” for held-out points.",
             _of_sample(about),
             lacking,
             Table(table, "Retrieval and pairs (higher is better)"),
@@ -77,7 +77,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         title=f"{summary['model']} learned from {Path(about['source']).name}",
         headline=f"A {kind} between {what}, learned in {summary['seconds']:.1f} s",
         explanation=f"{type(metric).__name__}, stored in metric.npz for "
-        "“probmetric neighbors” and probmetric.load_metric; smaller is closer. "
+        "“probmetric neighbors” and probmetric.load_metric. Smaller values are closer. "
         f"{_not_shown(summary)}" + " A class is a source here." * of_sources(about),
         sections=[*sections, settings_section(summary)],
         cards=cards,
@@ -90,7 +90,7 @@ def _not_shown(summary: Summary) -> str:
     if of_sources(about := summary["data"]):  # Folds would split the sources.
         how = f"--data … --groups {about['groups']} --metric metric.npz"
     return (
-        "How good it is on new data is not shown here: use “probmetric evaluate "
+        "This page has no scores on new data. Use “probmetric evaluate "
         f"{how}”. {not_checked(summary)}"
     )
 
@@ -106,7 +106,7 @@ def _of_answers(metric: Dissimilarity, about: Summary) -> list[Picture | Table]:
     L = np.asarray(metric.factor, float)
     if of_objects(about):
         table = pd.DataFrame(L.T, columns=[f"z{k}" for k in range(len(L))])
-        caption = "Places of the objects; only their distances are identified"
+        caption = "Coordinates of the objects (only distances are identified)"
         picture = plots.objects(metric, names=names)
         shown = [Picture(picture, "The objects in the plane of the largest spread.")]
     else:
@@ -124,9 +124,10 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
         pictures = [
             Picture(
                 plots.matrix(metric, data.X, feature_names=data.feature_names),
-                "The squared distance sums M[j, k] times the differences in features j "
-                "and k. Features with dark diagonal entries contribute most. Bars are "
-                "shares of the mean squared distance between two points.",
+                "The squared distance is the sum over j and k of M[j, k] times the "
+                "differences in features j and k. Features with dark diagonal entries "
+                "contribute most. Bars are shares of the mean squared distance between "
+                "two points.",
             ),
             Picture(
                 plots.importance(metric, data.X),
@@ -136,8 +137,9 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
             ),
             Picture(
                 plots.embedding(metric, X, y, links=3, target_names=data.target_names),
-                "All points in the plane with the largest share of the learned "
-                "distance, linked to their three nearest neighbors (training points).",
+                "The training points in the plane with the largest share of the "
+                "learned distance. Each point is linked to its three nearest "
+                "neighbors.",
             ),
         ]
     elif hasattr(metric, "matrix_at") and data.X.shape[1] > 1:
@@ -151,8 +153,8 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
         ]
     histogram = Picture(
         plots.pair_histogram(metric, X, y),
-        "The less the two histograms overlap, the better the metric separates pairs of "
-        "one class from pairs of two.",
+        "If the two histograms overlap little, the metric separates pairs of one class "
+        "well from pairs of two classes.",
     )
     return [*pictures, histogram]
 
@@ -161,6 +163,6 @@ def _of_sample(about: Summary) -> str:
     if "sampled" not in about or about["sampled"]["rows"] == about["n"]:
         return ""
     return (
-        "The fit used all rows, read in chunks. Figures and pictures are of "
-        f"{about['sampled']['rows']:,} of them, sampled by a hash of the row number."
+        "The fit used all rows, read in chunks. Scores and figures use "
+        f"{about['sampled']['rows']:,} rows, sampled by a hash of the row number."
     )

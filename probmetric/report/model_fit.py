@@ -30,7 +30,7 @@ def parts_of(fit: ModelVerdict) -> list[dict[str, object]]:
 
 
 def verdict_in(summary: Summary) -> ModelVerdict | None:
-    """Return the verdict in summary.json; None if the model was not checked."""
+    """Return the verdict in summary.json, or None if the model was not checked."""
     if "fit" not in summary:
         return None
     parts: list[Part] = []
@@ -45,9 +45,9 @@ def verdict_in(summary: Summary) -> ModelVerdict | None:
 
 
 def fit_banner(fit: ModelVerdict | None) -> Banner:
-    """Banner with the verdict, and a sentence for each part, the worst first."""
+    """Make a banner with the verdict, and a sentence for each part, the worst first."""
     if fit is None:
-        sentence = "Use check_model, if it supports this learner, or held-out data."
+        sentence = "Use check_model if it supports this learner, or use held-out data."
         return Banner(
             "inconclusive", "The fit of the model was not checked", [sentence]
         )
@@ -65,26 +65,26 @@ def not_checked(summary: Summary) -> str:
     if model is None or model.criticism is None or "answers" in about:
         return ""
     return (
-        "Whether the model fits the data was not checked: use “probmetric validate "
+        "The fit of the model to the data was not checked. Use “probmetric validate "
         f"{summary['model']} --data {about['source']}”."
     )
 
 
 def fit_section(fit: ModelVerdict) -> Section:
-    """Section with the binned labels, if there are pairs, and the table of parts."""
+    """Make a section with the binned labels (for pairs) and the table of parts."""
     binned = any(part.finding.bins is not None for part in fit.parts)
     return Section(
         "Does the model fit the data?",
-        "Fit and draws use the same model, so they can agree although it is wrong. The "
-        "verdict of a part depends on p_holm in the table: its p-value, adjusted by "
-        "Holm's method. Adequate: p_holm ≥ 0.02. Conflict: p_holm < 0.01, and the size "
-        "is at least the size that matters. Doubtful: otherwise.",
+        "Fit and draws use the same model, so they can agree although the model is "
+        "wrong. The verdict of a part depends on p_holm in the table, the p-value of "
+        "the part adjusted by Holm's method. A part is adequate if p_holm ≥ 0.02. A "
+        "part is a conflict if p_holm < 0.01 and the size is at least the size that "
+        "matters. All other parts are doubtful.",
         Picture(
             model_check(fit),
             "Predictive: labels of the fitted pairs by fitted distance. Calibration: "
-            "labels of held-out pairs. Both with P(same) under the model. The bands "
-            "are simultaneous: they contain the whole curve with 95% probability if "
-            "the model is right.",
+            "labels of held-out pairs by P(same) of the model. If the model is right, "
+            "each band contains the whole curve with 95% probability.",
         )
         if binned
         else None,

@@ -1,7 +1,7 @@
 """One self-contained HTML page: the verdict, then the sections.
 
-``render`` turns sections of text, figures and tables into a page without other files or
-network access. ``page``, ``data_again`` and ``settings_section`` serve all commands.
+``render`` converts sections of text, figures and tables to a page without other files
+or network. All commands use ``page``, ``data_again`` and ``settings_section``.
 """
 
 import base64
@@ -31,23 +31,23 @@ TAGS = {"agree", "disagree", "inconclusive", "within", "outside", "rejected", "m
 TAGS |= {"adequate", "doubtful", "conflict"}
 DPI = 160
 MOST_CLASSES = 100
-"""Number of classes above which only their sizes are counted."""
+"""Number of classes above which only the frequencies of class sizes are shown."""
 MOST_SVG = 1_000_000
-"""Bytes of an SVG figure above which PNG is stored instead."""
+"""Size of an SVG figure in bytes above which PNG is stored instead."""
 
 RANKS = (
-    "Rank plots show the distance of each chain's ranks from uniform ranks. If the "
-    "chains agree, it is near 0. The p-values and bands assume independent draws, so "
-    "correlated chains that agree may be marked. With two or three chains p is always "
-    "near 1. Use R-hat and the effective sample sizes to decide."
+    "Rank plots show the difference between each chain's ranks and uniform ranks. If "
+    "the chains agree, the difference is near 0. The p-values and bands assume "
+    "independent draws, so autocorrelated chains that agree may be marked. With two or "
+    "three chains, p is always near 1. Use R-hat and effective sample sizes to decide."
 )
 """Caption of rank plots."""
 
 type Summary = Mapping[str, Any]
-"""The content of summary.json."""
+"""Content of summary.json."""
 
 type Cards = list[tuple[str, str]]
-"""Numbers at the top of the page, with their names."""
+"""Numbers at the top of the page, and the names of the numbers."""
 
 
 class Picture(NamedTuple):
@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 class Section:
-    """A title with sentences, figures and tables; empty parts are omitted."""
+    """A title with sentences, figures and tables. Empty parts are omitted."""
 
     def __init__(self, title: str, *parts: str | Picture | Table | None) -> None:
         self.title = title
@@ -79,7 +79,7 @@ class Section:
 
 
 class Banner(NamedTuple):
-    """A verdict (the word sets the color), a headline, and sentences."""
+    """A verdict (a word that sets the color), a headline, and sentences."""
 
     verdict: str
     headline: str
@@ -87,7 +87,7 @@ class Banner(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A page; ``verdict`` colors the banner, and ``banners`` are shown below it."""
+    """A page. ``verdict`` colors the first banner, and ``banners`` are shown below."""
 
     title: str
     lead: str
@@ -161,7 +161,7 @@ def template(name: str, **filters: Callable[..., object]) -> Template:
 
 
 def render(report: Report, *, explorer: str | None = None) -> str:
-    """Render a report as one HTML page with inline figures (``explorer``: a link)."""
+    """Render a report as one HTML page, with a link to ``explorer`` if it is set."""
     report = report._replace(sections=[s for s in report.sections if s])
     html = template("report.html.j2", image=_image, cells=_cells)
     return html.render(report=report, explorer=explorer)
@@ -206,7 +206,7 @@ def _rows_again(about: Summary, reading: Reading) -> Dataset:
 
 
 def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
-    """Read a CSV table of a run's folder; ValueError if it is missing or damaged."""
+    """Read a CSV table of a run's folder, or raise if it is missing or damaged."""
     with readable(f"DIR must contain a readable {name}, got {str(folder)!r}"):
         # Opened here because pandas expands a folder that is named ~.
         with (folder / name).open(encoding="utf-8", newline="") as file:
@@ -224,7 +224,7 @@ def page(
     lead: str | None = None,
     doubted: bool = False,
 ) -> Report:
-    """Assemble a run's page; the banner is amber with notes or if ``doubted``."""
+    """Assemble a run's page. With notes, or if ``doubted``, the banner is amber."""
     if lead is None:
         spec = MODELS.get(summary["model"])
         lead = str(summary["estimator"]) if spec is None else spec.summary
@@ -278,7 +278,7 @@ def of_objects(data: Summary) -> bool:
 
 
 def settings_section(summary: Summary) -> Section:
-    """Section with the sizes of the classes and the learner's arguments."""
+    """Make a section with the class sizes and the learner's arguments."""
     arguments = pd.DataFrame(
         summary["arguments"].items(), columns=["argument", "value"]
     )

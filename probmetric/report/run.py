@@ -1,7 +1,7 @@
-"""The report of a run, made from its folder, and the folder's ``summary.json``.
+"""The report of a run, made from the run's folder, and the folder's ``summary.json``.
 
-The summary stores the command, the data, the settings, the versions, and the figures.
-The report is made from the summary and the result files, so it can be made again.
+The summary stores the command, the data, the settings, the versions, and the scores.
+The report is made only from the summary and the result files of the folder.
 """
 
 import json
@@ -23,7 +23,7 @@ from probmetric.report.validate import validate_page
 
 SUMMARY = "summary.json"
 EXPLORER = "explorer.html"
-"""The page of ``report.explore`` beside a run's page."""
+"""File name of the page of ``report.explore`` in a run's folder."""
 
 FORMAT = "probmetric-run"
 VERSION = 1
@@ -36,7 +36,7 @@ PAGES: dict[str, MakePage] = {
     "validate": validate_page,
 }
 DAMAGED = ArithmeticError, AttributeError, LookupError, RecursionError, TypeError
-"""Errors of a page whose summary has entries of a wrong type, with ValueError."""
+"""Errors that making a page can raise if entries of the summary have wrong types."""
 
 
 def write_summary(path: Path, command: str, content: Mapping[str, object]) -> None:
@@ -94,9 +94,9 @@ def render_run(
 ) -> str:
     """Render the report of a run's folder as one HTML page.
 
-    ``explorer`` adds a link to ``explorer.html``. Without ``data`` the run's data is
-    loaded again, but never from OpenML. If the data have changed or are missing, the
-    page has no figures of the data and gives the reason.
+    ``explorer=True`` adds a link to ``explorer.html``. If ``data`` is None, the data of
+    the run are loaded again, but never from OpenML. If this fails, or if the data have
+    changed, the page gives the reason instead of figures of the data.
     """
     folder = Path(folder)
     summary = read_summary(folder)

@@ -1,4 +1,4 @@
-"""The page of a sampling run: the metric with its uncertainty, and the sampler."""
+"""The page of a sampling run: the metric, its uncertainty, and the chains."""
 
 from pathlib import Path
 
@@ -43,14 +43,14 @@ MEANING = {
     "laplace": "Gaussian approximation at the posterior mode, with its k-hat.",
     "exact": "Independent draws of the model's posterior in closed form.",
     "svi": "Variational approximation, with its k-hat.",
-    "bootstrap": "Refits under random weights of the points. They estimate the "
+    "bootstrap": "Refits under random weights of the points. The refits estimate the "
     "variation of the fit under new data.",
 }
 N_METRICS = 200
 """Maximum number of draws in the figure of neighbors."""
 
 N_QUERIES = 25
-"""Number of points among which the most uncertain one is chosen."""
+"""Number of points from which the point with the most uncertain neighbors is chosen."""
 
 
 def sample_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
@@ -140,8 +140,8 @@ def _objects_section(draws: xr.DataTree, summary: Summary) -> Section:
         Picture(
             plots.objects(posterior, names=summary["data"]["features"]),
             "Points are means of aligned draws, because only distances are identified. "
-            "Ellipses contain 90% of the draws. They are too small with few judgments "
-            "(see Benchmarks: triplets).",
+            "Ellipses contain 90% of the draws. With few judgments, ellipses are too "
+            "small (see Benchmarks: triplets).",
         ),
     )
 
@@ -172,8 +172,8 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
             plots.eigenvalues(shown),
             "Eigenvalues of M in each draw. The number of large eigenvalues is the "
             "number of important directions. Squares are the eigenvalues of the mean "
-            "of M over draws. They are closer together than in one draw, because the "
-            "mean averages over different directions.",
+            "of M over draws. They are closer together than the eigenvalues of one "
+            "draw, because the mean averages over different directions.",
         ),
     )
 
@@ -207,7 +207,7 @@ def _neighbor_parts(
 
 
 def _least_certain(posterior: PosteriorMetric, X: np.ndarray, k: int) -> int:
-    """Row, among evenly spaced ones, with the smallest Σ p² of its neighbors."""
+    """Return the evenly spaced row with the smallest Σ p² over its neighbors."""
     rows = np.unique(np.linspace(0, len(X) - 1, N_QUERIES).astype(int))
     shares = posterior.neighbor_probability(X[rows], X, min(k + 1, len(X)))
     shares[np.arange(len(rows)), rows] = 0
@@ -228,7 +228,7 @@ def _statistics(draws: xr.DataTree, method: str) -> tuple[str, Cards]:
 
 
 def _chains(shown: xr.DataTree | None, summary: Summary) -> list[Picture]:
-    """Compare the chains of NUTS, if there are several."""
+    """Compare the chains of NUTS if there are at least two chains."""
     if shown is None or summary["method"] != "nuts" or summary["chains"] == 1:
         return []
     return [

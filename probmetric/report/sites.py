@@ -23,12 +23,12 @@ from probmetric.report.page import (
 CURVES = (
     "Contribution of each covariate to the dissimilarity of two sites, over its range, "
     "largest first. A curve is steep where communities change most. Heights can be "
-    "compared. They are on the scale of -log(1 - dissimilarity)."
+    "compared. The scale of the curves is -log(1 - dissimilarity)."
 )
 JACKKNIFE = (
-    "The limits come from refits without each site. They allow for sites that are "
-    "unusual in all of their pairs. Limits 0 to 0 only mean that the height is 0 in "
-    "every refit."
+    "The limits come from refits without each site. The limits are wider if some sites "
+    "are unusual in all of their pairs. Limits of 0 to 0 mean only that the height is "
+    "0 in every refit."
 )
 
 
@@ -44,7 +44,7 @@ def stored_curves(folder: Path) -> Curves:
 
 
 def curves_section(summary: Summary, found: Curves) -> Section:
-    """Show the curves, the intercept and the heights, and shares of the deviance."""
+    """Show the curves, the intercept, the heights, and shares of the deviance."""
     gdm = summary["gdm"]
     limited = found.lower is not None
     caption = CURVES
@@ -65,13 +65,13 @@ def curves_section(summary: Summary, found: Curves) -> Section:
         words = {
             "covariates": "only by covariates",
             "distance": "only by geographic distance",
-            "either": "by either of them",
+            "either": "by covariates or distance",
         }
         caption = "Share of the deviance that is explained"
         parts.append(Table(shares.replace({"explained": words}), caption))
     if "importance" in gdm:
         caption = (
-            "Permutation importance: loss of deviance explained if a predictor is "
+            "Permutation importance: decrease of explained deviance if a predictor is "
             f"permuted over sites ({gdm['permutations']} permutations, with refits), "
             f"{gdm['prob']:.0%} jackknife limits, and permutation "
             f"P-value (at least 1 / {gdm['permutations'] + 1})"
@@ -125,8 +125,8 @@ def held_out_page(folder: Path, summary: Summary) -> Report:
         lead=f"Pairs with at least one held-out site of "
         f"{Path(summary['data']['source']).name}{folds}.",
         headline=f"{score['deviance_explained']:.1%} of the deviance explained",
-        explanation=f"RMSE of the dissimilarity {score['rmse']:.3f}; with the mean "
-        f"dissimilarity {figures[base]['rmse']:.3f}.",
+        explanation=f"RMSE of the dissimilarity {score['rmse']:.3f}. For the mean "
+        f"dissimilarity, RMSE is {figures[base]['rmse']:.3f}.",
         sections=[
             Section("Scores", Table(table, "Means over splits")),
             Section("Are the predictions right?", _bins(predictions, name)),

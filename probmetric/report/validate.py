@@ -29,9 +29,9 @@ from probmetric.report.page import (
 
 TABLE = "agreement.csv"
 AGREEMENT = (
-    "Left: difference between estimate and reference in Monte Carlo errors. If they "
-    "agree, it is inside the band. Right: the smallest shift that this run could "
-    "detect."
+    "Left: difference between estimate and reference, in Monte Carlo errors. The "
+    "difference is inside the band if estimate and reference agree. Right: the "
+    "smallest shift that this run could detect."
 )
 ENTRIES = (
     "Every entry of every check. Errors of values are relative, or absolute if the "
@@ -51,7 +51,7 @@ def khat_words(judgement: Judgement) -> str:
 
 
 def described(result: Validation, fit: ModelVerdict | None = None) -> dict[str, object]:
-    """Describe a validation for summary.json, beside its tables."""
+    """Describe a validation for summary.json, without the tables."""
     checks = [
         {
             "problem": judgement.problem,
@@ -68,7 +68,7 @@ def described(result: Validation, fit: ModelVerdict | None = None) -> dict[str, 
 
 
 def agreement_table(result: Validation, fit: ModelVerdict | None) -> pd.DataFrame:
-    """Table for ``agreement.csv``: entries of all checks, then the model's parts."""
+    """Make the table ``agreement.csv``: entries of all checks, then of the model."""
     table = result.to_dataframe()
     if fit is None:
         return table
@@ -159,8 +159,8 @@ def _verdict_words(result: Validation) -> tuple[str, str, str]:
     text = (
         "Each exact claim was compared with an independent reference: quadrature, "
         "automatic derivatives of the NumPyro model, or sampling. If a run is too "
-        "short to detect a relevant difference, its verdict is inconclusive, which is "
-        "no pass."
+        "short to detect a relevant difference, the verdict is inconclusive. An "
+        "inconclusive check does not pass."
     )
     if result.unreliable:
         text += " Approximations that are inconclusive only by k-hat are ignored."

@@ -97,7 +97,7 @@ def test_triplets_are_learned_from_as_in_python(world, tmp_path):
     np.testing.assert_array_equal(
         pm.load_metric(out / "metric.npz").factor, placed.embedding_.T
     )
-    assert "Places of the objects" in (out / "report.html").read_text()
+    assert "Coordinates of the objects" in (out / "report.html").read_text()
 
 
 @pytest.mark.long

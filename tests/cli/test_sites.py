@@ -145,7 +145,7 @@ def test_folds_are_of_sites(tables, tmp_path):
     page = (out / "report.html").read_text()
     assert "of the deviance explained" in page
     rmse = scores["rmse"].groupby("method").mean()
-    said = f"{rmse['gdm']:.3f}; with the mean dissimilarity {rmse.iloc[1]:.3f}"
+    said = f"{rmse['gdm']:.3f}. For the mean dissimilarity, RMSE is {rmse.iloc[1]:.3f}"
     assert said in page
 
 

@@ -73,7 +73,8 @@ def test_points_that_the_metric_was_learned_from_are_not_called_held_out(made):
     page = made("evaluate", summary, **tables | {"predictions": both.reset_index()})
     assert "held-out points 75" not in page
     assert (
-        "points of the metric&#39;s own fit 75.0%: the same points are right as" in page
+        "points of the metric&#39;s own fit 75.0%: the same points are correct as"
+        in page
     )
     assert page.count(seen) == 1
     assert "false alarms</th>" in page

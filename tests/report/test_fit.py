@@ -164,7 +164,7 @@ def test_a_sample_of_the_rows_is_said_to_be_one():
     assert _of_sample({"n": 5}) == ""
     assert _of_sample({"n": 5, "sampled": {"rows": 5}}) == ""
     said = _of_sample({"n": 51_234, "sampled": {"rows": 3000}})
-    assert "pictures are of 3,000 of them, sampled by a hash" in said
+    assert "Scores and figures use 3,000 rows, sampled by a hash" in said
 
 
 def test_rows_on_disk_are_sampled_again(fitted, points, tmp_path):
