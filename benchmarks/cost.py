@@ -47,6 +47,10 @@ def fits(make):
     return lambda X, y: lambda: make().fit(X, y)
 
 
+def grouped(X, y):
+    return lambda: pm.TwoStageMixture().fit(X, groups=y)
+
+
 def neighbors(X, y):
     metric = pm.LDA().fit(X, y).get_metric()
     return lambda: pm.nearest(metric, X[:1000], X, 5)
@@ -93,6 +97,7 @@ LEARNERS = {
         *(pm.LCAClassifier, pm.TwoStageMixture, pm.TripletMetric, pm.EigDML, pm.DCAGM),
     )
 }
+LEARNERS["TwoStageMixture"] = grouped
 PEERS = {
     "scikit-learn LDA": fits(
         lambda: LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
