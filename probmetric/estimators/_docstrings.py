@@ -49,9 +49,9 @@ class Shared:
         Prior standard deviation ω of the log of ``sharpness_``, if there are
         ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Array of points, or function that returns points, if X (n,) or pairs (N, 2)
-        contain references to points instead of features. References are row numbers of
-        the array, or integers or text that the function converts to an array of points.
+        Required if X (n,) or pairs (N, 2) contain references to points instead of
+        features. Either an array of points, and references are its row numbers, or a
+        function that converts an array of references to an array of points.
     unlabeled : label, default="warn"
         Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
         ignores unlabeled rows. If ``unlabeled`` is NaN, rows with label None are
@@ -121,7 +121,7 @@ class Shared:
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior that the fit computed from the data. The
+            Number of draws from the prior. Its parameters were set from the data. The
             draws are stored as ``prior``. Observations simulated from the draws are
             stored as ``prior_predictive``. Default: no prior draws.
         progress : bool, optional

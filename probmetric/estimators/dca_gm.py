@@ -329,7 +329,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             of all data. Power scaling (``az.psense_summary``) uses these values. With
             fixed mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior that the fit computed from the data. The
+            Number of draws from the prior. Its parameters were set from the data. The
             draws are stored as ``prior``, and classes simulated from the draws as
             ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
 

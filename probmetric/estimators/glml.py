@@ -88,10 +88,11 @@ class GLML(SameProbability, GaussianLearner):
     gamma : "cv" or float ≥ 0, default "cv"
         Weight γ of the pooled metric, which is the Mahalanobis metric of the covariance
         within classes. γ = ∞ uses only the pooled metric. "cv" tries the Euclidean
-        metric of scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the
-        first of these whose log loss of ``KNeighborsClassifier`` in folds is at most
-        two standard errors above the lowest. This takes about 15 fits, or 5 with 300 or
-        more points. Rows with missing entries are not used.
+        metric of scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. For each
+        metric, ``KNeighborsClassifier`` has a cross-validated log loss. "cv" chooses
+        the first metric whose loss is at most two standard errors above the lowest
+        loss. This takes about 15 fits, or 5 with 300 or more points. Rows with missing
+        entries are not used.
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "posterior" integrates the parameters out. "mle" uses
         the Gaussians of the paper, fitted by maximum likelihood and shrunk by
@@ -119,9 +120,8 @@ class GLML(SameProbability, GaussianLearner):
     gamma_ : float
         Value of γ.
     frame_ : {"pooled", "identity"}
-        Metric with weight γ: the pooled metric ("pooled"), or the Euclidean metric of
-        scaled features ("identity"). If it is "identity", ``gamma_`` is ∞, and nothing
-        was learned.
+        "pooled": the pooled metric has weight γ. "identity": the metric is the
+        Euclidean metric of scaled features, ``gamma_`` is ∞, and nothing was learned.
     gamma_scores_ : array or None
         Held-out log score of the Euclidean metric and of each γ, from ∞ to 0. None if
         ``gamma`` is a number.
@@ -316,15 +316,16 @@ class GLML(SameProbability, GaussianLearner):
 
         The spread is a standard deviation of the matrix logarithm: √(E ‖log A - E log
         A‖²), where A is the matrix of a draw and E the mean over draws. The spread is
-        computed in whitened coordinates, and does not depend on units. If draws differ
-        by a factor of two along one direction, the spread is about 0.7.
+        computed in whitened coordinates, and does not depend on units. If draws
+        differ from their mean by a factor of two along one direction, the spread is
+        about 0.7.
 
         Raises
         ------
         ValueError
             If there are no draws.
             If γ = ∞, because all draws have the same metric.
-            If γ = 0 for rules whose matrices may be singular.
+            If ``gamma_`` is 0 and ``rule`` is "zero_bias" or "fisher".
         """
         points = checked_rows(self, X, finite=True)
         if not self.draws_:

@@ -58,7 +58,7 @@ class HierarchicalLCA(EffectLearner):
     ----------
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the common linear map. An entry of the map has prior
-        standard deviation c/√λ, with c as in ``spread_``. "auto" uses λ = 10 in
+        standard deviation c/√λ, with c = ‖W₀‖/√p. "auto" uses λ = 10 in
         ``fit``. In ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
         Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses W₀ as ``LCA``
@@ -95,25 +95,25 @@ class HierarchicalLCA(EffectLearner):
     -----
     The estimate of ω maximizes the marginal posterior density of ω, computed by
     Laplace's method. (The joint posterior mode is always at ω = 0.) The linear maps and
-    b then maximize the posterior density given ω. All maxima are local. Laplace's
-    method underestimates ω if groups differ much. See Benchmarks: hierarchical for
-    coverage, and for data on which pooling did not help.
+    b then maximize the posterior density given ω. The fit may find a local maximum.
+    Laplace's method underestimates ω if groups differ much. See Benchmarks:
+    hierarchical for coverage, and for data on which pooling did not help.
 
     P(same) of a posterior metric is averaged over draws, and is not calibrated. After
-    ``fit``, this P(same) is valid only for pairs like the training pairs, which by
-    default are pairs of near points in one group.
+    ``fit``, this P(same) refers to pairs that are chosen as the training pairs were (by
+    default pairs of near points in one group), and not to random pairs.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
     matrices M_group (group, feature, feature_bis) of the groups, the intercept b and
     the spread ω. ``sample`` draws near the fit, and does not explore other modes of the
     posterior. ``method="nuts"`` (default) is ``NUTS(target_accept=0.95)``. NUTS may
-    warn if few groups with many pairs differ much. Then use ``target_accept=0.99``.
-    NUTS requires two or more groups and a learned spread. ``method="laplace"`` draws ω
-    from its approximate posterior on a grid. It draws the other parameters from a
-    Gaussian approximation of their posterior given ω, without rotations of the linear
-    maps, which do not change the metrics. ``posterior_metric`` uses "laplace" for
-    prediction and "nuts" for intervals. Intervals require independent pairs
-    (``fit_pairs``).
+    warn if the metrics of a few groups with many pairs differ much. Then use
+    ``target_accept=0.99``. NUTS requires two or more groups and a learned spread.
+    ``method="laplace"`` draws ω from its approximate posterior on a grid. It draws the
+    other parameters from a Gaussian approximation of their posterior given ω. The
+    approximation excludes rotations of the linear maps, because rotations do not change
+    the metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts" for
+    intervals. Intervals require independent pairs (``fit_pairs``).
 
     Examples
     --------

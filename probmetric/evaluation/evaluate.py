@@ -104,7 +104,8 @@ def evaluate(
     n_bins : int, default=15
         Number of bins of the calibration error.
     max_pairs : int, default=200000
-        Maximum number of pairs for ``pair_roc_auc``, and for ``cllr`` to ``min_dcf``.
+        Maximum number of pairs for ``pair_roc_auc`` and for the scores of
+        ``verification``.
     max_queries : int, optional
         Maximum number of points used as queries for retrieval scores. Default: 10,000,
         or 1000 for a dataset on disk. The standard error of a retrieval score is at

@@ -194,7 +194,7 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
     spectrum = eigh(close, eigvals_only=True)
     message = (
         "alpha must be large enough for C̄ + αI to be invertible, got a singular "
-        "matrix. Close pairs do not differ in every direction. Set alpha=0.01."
+        "matrix. Differences of close pairs do not span all directions. Set alpha=0.01"
     )
     if spectrum[0] <= 10 * len(close) * np.finfo(close.dtype).eps * spectrum[-1]:
         raise ValueError(message)

@@ -324,7 +324,7 @@ def _metric_of(
         )
     if params.fisher is None:
         raise ValueError(
-            "X must be points if params.fisher is None, got None. Pass the points over "
+            "X is required if params.fisher is None, got X=None. Pass the points over "
             "which the metric is averaged"
         )
     in_whitened = half.T @ params.fisher @ half

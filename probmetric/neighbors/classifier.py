@@ -105,8 +105,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         averaged with weights from Bayesian stacking (``neighbors.stacking``).
     n_neighbors : int, default=5
         With ``votes="count"``, the number k of neighbors that vote. With
-        ``votes="soft"`` all points vote, and the unit of the bandwidth is the median
-        dissimilarity of a point to its k-th neighbor (squared for linear maps).
+        ``votes="soft"`` all points vote, and k sets the unit of ``bandwidth``: the
+        median dissimilarity of a point to its k-th neighbor (for linear maps, the
+        median squared distance).
     votes : {"soft", "count"}, default="soft"
         How training points vote for their classes. "soft": every point votes, with a
         weight that decreases with its dissimilarity. "count": each of the k nearest
@@ -117,13 +118,15 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         its ``posterior_metric(draws)`` is used to average votes over draws.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
-        weight. The unit is the scale of the metric, so rescaling a metric has no
-        effect. "loo" chooses the bandwidth (0.05 to 4) and the sharpness together, by
-        the leave-one-out log score minus a penalty, Eq. (5) of ``neighbors.votes``. At
-        most 2000 training points are predicted, each from all other points.
+        weight. The unit (see ``n_neighbors``) is proportional to the metric, so
+        rescaling a metric has no effect. "loo" chooses the bandwidth (0.05 to 4) and
+        the sharpness together, by the leave-one-out log score minus a penalty, Eq. (5)
+        of ``neighbors.votes``. At most 2000 training points are predicted, each from
+        all other points.
     sharpness : "loo" or float > 0, default="loo"
-        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. With 1
-        the probability of a class is its fraction of all weights. Larger values
+        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. With 1,
+        the probability of a class is the sum of its weights divided by the sum of all
+        weights. Larger values
         increase the probability of the class with the largest mean weight, and allow
         larger bandwidths. "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
@@ -179,10 +182,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Values of the parameters that are used in predictions.
     scale_ : array of shape (s,)
         Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
-    loo_scores_ : array of shape (g, t, a)
-        Mean leave-one-out log score for each of g bandwidths, t values of the sharpness
-        and a prior weights that were tried. NaN if "loo" was not used. The scores are
-        too high, because the metric was learned with the left-out point.
+    loo_scores_ : array of shape (g, t, w)
+        Mean leave-one-out log score for all combinations of g bandwidths, t values of
+        the sharpness and w prior weights that were tried. NaN if "loo" was not used.
+        The scores are too high, because the metric was learned with the left-out point.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -226,7 +229,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
-        """Fit the metric if it is a learner, tune the votes, and store the points.
+        """Fit a learner, choose the settings of the votes, and store the points.
 
         Parameters
         ----------

@@ -88,7 +88,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, tune the votes, and store the points.
+        """Fit a learner, choose the settings of the votes, and store the points.
 
         Parameters
         ----------

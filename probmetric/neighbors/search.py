@@ -152,8 +152,9 @@ def excluded_rows(
         or not ((rows >= 0) & (rows < points[0])).all()
     ):
         raise ValueError(
-            f"exclude_self must be True, False or {queries[0]} row numbers below "
-            f"{points[0]}, got {rows.dtype} of shape {rows.shape}"
+            f"exclude_self must be True, False or an array of {queries[0]} row numbers "
+            f"below {points[0]}, one for each query, got {rows.dtype} of shape "
+            f"{rows.shape}"
         )
     return rows.astype(np.intp)
 

@@ -262,7 +262,8 @@ def calibration(
 
     The curve of calibrated probabilities is near the diagonal. Bars are 95% Wilson
     intervals of the frequency. Bars and bands assume independent outcomes, and are too
-    narrow for pairs that share points. 64 curves have distinct colors and markers.
+    narrow for pairs that share points. Colors and markers of up to 64 curves are
+    distinct.
 
     Parameters
     ----------
@@ -272,7 +273,8 @@ def calibration(
         Predicted probabilities, without NaN. Use a mapping for several named curves.
     bins : int, default=10
         Number of bins with equal numbers of points. If many values are equal, some bins
-        have fewer points. Bins with less than half of n / bins points are merged.
+        have fewer points. A bin with fewer than n / (2 bins) points is merged with its
+        neighbor.
     label : str
         Label of the horizontal axis.
     band : float in (0, 1), optional
@@ -344,7 +346,7 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw the binned frequencies of ``check_model``, one panel per part with bins.
+    """Draw observed and predicted frequencies of ``check_model`` in bins.
 
     A panel shows observed frequencies, predicted frequencies and a 95% band. If the
     model is right, the observed curve is inside the band, in all bins, with probability
@@ -390,7 +392,7 @@ def sbc(found: Any) -> Figure:
 
     Each line is the empirical distribution function of the ranks of one quantity, minus
     the uniform distribution function. A line near 0 means uniform ranks. If the sampler
-    is right, the band contains a difference with probability 99% at each rank.
+    is right, the line is inside the band with probability 99% at each rank.
     Quantities with the verdict *disagree* in ``found.table`` are red. Negative controls
     (``found.controls``) are not drawn.
 

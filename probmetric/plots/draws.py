@@ -44,7 +44,7 @@ def metric(
 ) -> Figure:
     """Draw the matrix M of a metric as a heat map, or mean and sd of M over draws.
 
-    If draws with stored points or a learner that standardizes are passed, entries are
+    For a learner that standardizes, and for draws that store the points, entries are
     multiplied by the standard deviations of both features. Otherwise entries are in
     input units. Do not use the standard deviation over draws as an interval, because
     intervals of entries are not calibrated.

@@ -45,7 +45,7 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M per standard deviation, and the contribution of directions.
+    """Draw the matrix M of standardized features, and the contribution of directions.
 
     The upper panel shows the entries of M, multiplied by the standard deviations of
     both features in X. The lower panel shows the fraction that each direction

@@ -120,7 +120,8 @@ def draws_to_metric(
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        As in ``PosteriorMetric``. "intervals" allows all methods.
+        As in ``PosteriorMetric``. With "prediction", methods for
+        intervals raise an error.
     pairs_independent : bool, optional
         As in ``PosteriorMetric``. Default: the value that the learner stored (True
         after ``fit_pairs``, False after ``fit`` to labels), or False for other models.

@@ -64,7 +64,7 @@ class IntervalMetric:
     df : int, optional
         Degrees of freedom of the t quantile. Default: number of refits minus 1.
     about : str, default=""
-        Description of the fit (such as the number of points) for the printed metric.
+        Text about the fit (such as the number of points), shown by ``print``.
 
     Notes
     -----
@@ -310,7 +310,7 @@ def with_intervals(
     seed : int ≥ 0, default=0
         Seed for the division into quarters.
     about : str, default=""
-        Description of the fit for the printed metric.
+        Text about the fit, shown when the metric is printed.
     n_jobs : int, optional
         Number of processes used for refits, as in joblib. Default: 1, or the setting of
         ``joblib.parallel_config``. The result does not depend on ``n_jobs``.

@@ -281,5 +281,5 @@ def test_what_only_groups_or_points_cannot_have_is_refused(groups, points):
     pairs, prior = points.data, points.prior
     with pytest.raises(ValueError, match="paired with itself"):
         fit(pairs._replace(j=pairs.i), prior)
-    with pytest.raises(ValueError, match=r"pairs .*5000"):
+    with pytest.raises(ValueError, match=r"pairs: .*5000"):
         fit(pairs._replace(X=np.zeros((6000, 3))), prior)

@@ -273,7 +273,8 @@ class GDM(
             allowed. If ``trials`` is set, y is the number of trials with outcome
             *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials (individuals or species) of each pair, at least 1. Default:
+            Number of trials of each pair, at least 1. For example, a trial is a species
+            that occurs at one of the sites, and *same* if it occurs at both. Default:
             1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
@@ -488,8 +489,9 @@ class GDM(
         dict
             Fractions of the deviance. ``covariates`` is the fraction that only the
             covariates explain, and ``distance`` the fraction that only the geographic
-            distance explains. ``either`` is the fraction that both explain. ``total``
-            is the sum of the three. Requires the setting ``coordinates``.
+            distance explains. ``either`` is the fraction that each of the two can
+            explain. ``total`` is the sum of the three. Requires the setting
+            ``coordinates``.
         """
         check_is_fitted(self)
         if self.prior_.coordinates is None:

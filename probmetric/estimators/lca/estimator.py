@@ -109,8 +109,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Strength λ of the prior. With larger λ, the metric is closer to the metric of
         the prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
         ‖W₀‖/√p and the Frobenius norm ‖·‖. In ``fit``, "auto" uses 10·max(1, n/1000)
-        for n points. In ``fit_pairs``, "auto" uses the smallest λ among 1, 3, 10, 30
-        and 100 whose log marginal likelihood is at most 3 below the largest. "cv"
+        for n points. In ``fit_pairs``, "auto" tries λ = 1, 3, 10, 30 and 100, and
+        uses the smallest whose log marginal likelihood is within 3 of the best. "cv"
         chooses λ and ``n_refresh`` by kNN accuracy on folds of the training data. If
         ``prior_mean`` is "auto", "cv" chooses the prior mean too. "evidence" maximizes
         the marginal likelihood.
@@ -121,9 +121,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         = 1: the prior shrinks it to the Mahalanobis distance of S. "half_within" is g =
         ½. "auto" (default) chooses g by the log loss of ``KNeighborsClassifier`` in
         folds, among 0, ¼, ½, ¾ and 1. With fewer than 30 points, "auto" tries only 0
-        and ¼. In ``fit_pairs``, with sample weights, and with anchors, "auto" means
-        "identity". If ``n_components < d``, W₀ projects the points S^(-g/2) x to their
-        first principal axes. "pca" is this projection for g = 0.
+        and ¼. "auto" means "identity" in ``fit_pairs``, if sample weights are passed,
+        or if anchors are used. If ``n_components < d``, W₀ projects the points S^(-g/2)
+        x to their first principal axes. "pca" is this projection for g = 0.
     n_refresh : int, default=1
         Number of refits after the first fit. Each refit uses new nearest pairs, under
         the learned distance.
@@ -165,12 +165,13 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``regularization_`` (λ) is infinite if ``regularization="cv"`` chose the prior
         mean W₀ as the map, without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first (otherwise empty), with
-        the mean held-out kNN accuracy over k = 1, 3, 5, 7, and the accuracy for k = 3.
+        Settings that ``regularization="cv"`` tried, best first (empty without "cv"),
+        with the mean held-out kNN accuracy over k = 1, 3, 5, 7, and the accuracy for k
+        = 3.
     ranks_ : list of RankChoice
         Numbers of rows that ``n_components="cv"`` tried (otherwise empty), with the
-        mean held-out loss in nats per point, and the standard error of the loss minus
-        the smallest loss.
+        mean held-out loss in nats per point, and the standard error of its difference
+        from the smallest loss.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int

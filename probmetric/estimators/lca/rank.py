@@ -37,7 +37,7 @@ TOLERANCE = 1.0
 class RankChoice(NamedTuple):
     """A number of rows, its mean held-out loss in nats per point, and a standard error.
 
-    ``standard_error`` is the standard error of the loss minus the smallest loss.
+    ``standard_error`` is of the difference between the loss and the smallest loss.
     """
 
     n_components: int

@@ -88,9 +88,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     -----
     The estimate of ω maximizes the marginal posterior density of ω, computed by
     Laplace's method. The linear map, b and the effects then maximize the posterior
-    density given ω. All maxima are local. A fit can have at most 5000 parameters,
-    including one for each point. P(same) of new points assumes that the points of the
-    fit are a random sample of all points, and is not calibrated.
+    density given ω. The fit may find a local maximum. A fit can have at most 5000
+    parameters, including one for each point. P(same) of new points assumes that the
+    points of the fit are a random sample of all points, and is not calibrated.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric and the spread ω.
     It also draws three kinds of intercepts: ``b`` of a typical point, ``b_point`` of
@@ -252,8 +252,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``, which is exact near the fit, up to
-            Monte Carlo error. "laplace" draws the spread ω from its approximate
+            "nuts" is ``NUTS(target_accept=0.95)``. It samples the posterior near the
+            fit, and does not search for other modes. "laplace" draws the standard
+            deviation ω of the point effects from its approximate
             posterior on a grid, and the other parameters from a Gaussian approximation
             of their posterior given ω.
         log_likelihood : bool, default=False

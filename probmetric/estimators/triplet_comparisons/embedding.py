@@ -172,8 +172,8 @@ class TripletEmbedding(TripletLearner):
             order.
         y : array-like of shape (N,), optional
             Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
-            -1 are also allowed. With ``odd_one_out=True``, y is 2 if the first object
-            is the odd one, 0 if the second is, and 1 if the third is. Default: 1 for
+            -1 are also allowed. With ``odd_one_out=True``, y is 1 if the third object
+            is the odd one, 0 if the second is, and 2 if the first is. Default: 1 for
             all rows.
         sample_weight : array-like of shape (N,), optional
             Weights of the triplets, ≥ 0.
@@ -287,7 +287,10 @@ class TripletEmbedding(TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike, raters: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fit: near is nearer (or the third object is odd).
+        """Compute P(y = 1) at the fitted parameters.
+
+        y = 1 means that the second object is nearer to the first than the third object
+        is. With ``odd_one_out=True``, y = 1 means that the third object is the odd one.
 
         ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
         ``raters``, the probabilities are for a typical rater.

@@ -172,9 +172,9 @@ class TripletMetric(PairsMixin, TripletLearner):
             ``Triplets`` and ``OddOneOut`` ignore the setting ``odd_one_out``.
         y : array-like of shape (N,), optional
             Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
-            -1 are also allowed. With ``odd_one_out=True``, y is 2 if the first point is
-            the odd one, 0 if the second is, and 1 if the third is. Default: 1 for all
-            rows. Containers must contain responses.
+            -1 are also allowed. With ``odd_one_out=True``, y is 1 if the third point is
+            the odd one, 0 if the second is, and 2 if the first is. Default: 1 for all
+            rows. ``Triplets`` and ``OddOneOut`` already contain y.
         sample_weight : array-like of shape (N,), optional
             Weights of the triplets, ≥ 0. Triplets of weight 0 are removed.
         raters : array-like of shape (N,), optional
@@ -234,7 +234,10 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike | Triplets, raters: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fit: near is nearer (or the third point is odd).
+        """Compute P(y = 1) at the fitted parameters.
+
+        y = 1 means that the second point is nearer to the first than the third point
+        is. With ``odd_one_out=True``, y = 1 means that the third point is the odd one.
 
         ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
         ``raters``, the probabilities are for a typical rater.

@@ -566,8 +566,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" is exact near the fit, up to Monte Carlo error. "laplace" and "svi"
-            are approximations, and report the diagnostic k-hat.
+            "nuts" samples the posterior near the fit, and does not search for other
+            modes. "laplace" and "svi" are approximations, and report the diagnostic
+            k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They are computed without data weights, so
@@ -577,7 +578,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ------
         ValueError
             If the prior is flat.
-            If the fit is a blend or flattened.
+            If ``blend`` or ``flattening`` is set.
             If ``fit_alpha`` or ``partial_fit`` changed the fit.
         """
         check_is_fitted(self, "weights_")

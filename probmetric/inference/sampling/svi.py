@@ -177,7 +177,7 @@ def _finish(
 
 @dataclass(frozen=True)
 class SVI:
-    """Independent draws from a variational guide: an approximation with a k-hat.
+    """Independent draws from a variational guide, an approximation of the posterior.
 
     Parameters
     ----------
