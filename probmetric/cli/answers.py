@@ -400,7 +400,7 @@ def judged_rows(data: Answered) -> np.ndarray:
 
 
 def ordered(kind: str, rows: Int[np.ndarray, "N k"]) -> Int[np.ndarray, "N k"]:
-    """Sort row numbers whose order does not matter (of a pair, of near and far)."""
+    """Sort row numbers whose order does not matter, e.g. of an odd-one-out triplet."""
     if kind == "odd_one_out":
         return np.sort(rows, 1)
     if kind == "triplets":

@@ -382,7 +382,7 @@ def pair_ends(
 
 
 def report(fit: Fit, name: str) -> None:
-    """Warn if a fit reached its maximum number of steps; raise if the fit failed."""
+    """Warn if a fit reached its maximum of steps; raise RuntimeError if it failed."""
     code = Result(int(fit.result))
     message = f"{name}: {code.name} after {int(fit.n_steps)} steps; {REMEDY[code]}"
     if code in (Result.DECREASED, Result.NONFINITE):

@@ -286,7 +286,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         return Mahalanobis(factor / self.scale_)
 
     def _strength_of_euclid(self) -> float:
-        """Return s of the mixed metric, or 0 if the metric is not mixed."""
+        """Return s of the mixed metric, or 0 if not mixed (also in pickles of 0.1)."""
         return getattr(self, "_euclid", 0.0)
 
     def _in_input_units(self) -> DCAGMParams:

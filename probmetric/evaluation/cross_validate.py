@@ -114,8 +114,8 @@ def held_out(
     """Compare learners by the log score of neighbor votes for held-out points.
 
     Each candidate is fitted to all stratified folds except one. A
-    ``KNeighborsClassifier`` with the same training points predicts the last fold. The
-    classifier averages class probabilities over draws of the candidate's
+    ``KNeighborsClassifier`` with the same training points predicts the left-out fold.
+    The classifier averages class probabilities over draws of the candidate's
     ``posterior_metric("prediction")``, or uses ``get_metric()`` if there are no draws.
 
     Parameters

@@ -155,8 +155,8 @@ def _write(folder: Path, index: int, which: Pass, found: Any) -> None:
             np.savez(file, **arrays)
     except OSError as error:
         why = (
-            f"{error.strerror or error}. Free the disk and set resume=True. Earlier "
-            "passes are stored"
+            f"{error.strerror or error}. Free the disk and set resume=True. The "
+            f"{index} earlier passes are stored"
         )
         raise OSError(
             error.errno, f"checkpoint: could not write pass {index}: {why}", str(path)

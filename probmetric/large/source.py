@@ -287,7 +287,8 @@ def filled(
     ------
     ValueError
         If a value is not finite, a weight is negative or not finite, or a label is
-        missing or not among the classes. The message has the file, row and column.
+        missing or not among the classes, or if ``source.read`` raises. The message has
+        the file, row group, row and column.
     """
     shape = rows, n_features(source)
     X, y, w = aligned(shape), np.zeros(rows, np.int32), np.empty(rows)

@@ -94,7 +94,7 @@ def scores(
 
 
 def pooled(xp: ModuleType, log_weight: Array, chol: Array) -> Array:
-    """Return the mean of the components' covariances, weighted by ``log_weight``."""
+    """Return the sum of the components' covariances, weighted by exp(log_weight)."""
     factors = xp.broadcast_to(chol, (*log_weight.shape, *chol.shape[2:]))
     half = xp.exp(log_weight / 2)[..., None, None] * xp.swapaxes(factors, -1, -2)
     rows = half.reshape(-1, half.shape[-1])

@@ -1,7 +1,7 @@
 """Merge a block of points into the k best candidates of each query.
 
 Let u be the k-th smallest squared distance of a query so far. Few points of a block are
-nearer than u (about k points of block s per s blocks), so each block is screened by a
+nearer than u (about k/s points of the s-th block), so each block is screened by a
 matrix product. Let z and v be the centered images of a query and a point under the
 linear map. The point can be among the k best only if
 

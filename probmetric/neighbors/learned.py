@@ -54,6 +54,7 @@ def metric_for(
 
     ``draws`` is the argument of the learner's ``posterior_metric``. If ``draws`` is
     None, ``get_metric`` is used. If ``metric`` is None, the Euclidean distance is used.
+    ``w`` are weights of the points.
     """
     if hasattr(metric, "fit") and not isinstance(metric, type):
         name = type(metric).__name__

@@ -278,7 +278,7 @@ def metric_of(learned: object) -> Any:
 
 
 def linear_metric(learned: object) -> Any:
-    """Return the metric of a fitted learner, or raise if it has not one matrix."""
+    """Return the metric of a fitted learner, or raise ValueError without a matrix."""
     metric = metric_of(learned)
     metric = getattr(metric, "metric", metric)  # IntervalMetric has its fit.
     if not hasattr(metric, "transform") or not hasattr(metric, "matrix"):

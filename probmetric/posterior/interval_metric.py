@@ -144,7 +144,7 @@ class IntervalMetric:
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute P(same) of matching rows of A and B. The metric must have a link."""
+        """Compute P(same) of matching rows. Raises ValueError if there is no link."""
         return expit(self._log_odds(A, B)[0])
 
     def interval(

@@ -206,7 +206,7 @@ def _rows_again(about: Summary, reading: Reading) -> Dataset:
 
 
 def read_table(folder: Path, name: str, **options: Any) -> pd.DataFrame:
-    """Read a CSV table of a run's folder, or raise if it is missing or damaged."""
+    """Read a CSV table of a run's folder. Raises ValueError if it cannot be read."""
     with readable(f"DIR must contain a readable {name}, got {str(folder)!r}"):
         # Opened here because pandas expands a folder that is named ~.
         with (folder / name).open(encoding="utf-8", newline="") as file:

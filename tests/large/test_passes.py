@@ -142,5 +142,5 @@ def test_a_pass_that_cannot_be_written_says_which_stand(tmp_path):
     with checkpointed(tmp_path):
         climb(passes=1)
         (tmp_path / "pass_00001.npz" / "x").mkdir(parents=True)
-        with pytest.raises(OSError, match=r"write pass 1: .*Earlier passes are stored"):
+        with pytest.raises(OSError, match=r"write pass 1: .*The 1 earlier passes"):
             climb(passes=1)

@@ -158,8 +158,8 @@ class GDM(
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
     The jackknife refits without each site, or without each pair if pairs share no
     sites. With more than 100 sites (or pairs), it refits without each of 50 random
-    groups of sites. The result of the jackknife is an ``IntervalMetric``, which has no
-    draws.
+    groups of sites (or pairs). The result of the jackknife is an ``IntervalMetric``,
+    which has no draws.
 
     The design matrix of N pairs has N (1 + d k) numbers for k splines. The fit uses 2.4
     times the memory of this matrix, and refits use 3.5 times. For 3000 sites and 10
@@ -249,9 +249,9 @@ class GDM(
         shared, trials = np.asarray(made.y), np.asarray(made.trials)
         if not shared.any() or np.array_equal(shared, trials):
             raise ValueError(
-                "species must be partly shared by sites, got sites that share "
-                f"{'all' if shared.any() else 'none'} of their species. A model of "
-                "dissimilarities cannot be fitted to them."
+                "species: sites must share some of their species, but not all, got "
+                f"sites that share {'all' if shared.any() else 'none'} of their "
+                "species. Check the table of species, or add sites."
             )
         return self._store(made, self._rate(), None)
 
@@ -273,9 +273,9 @@ class GDM(
             allowed. If ``trials`` is set, y is the number of trials with outcome
             *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials of each pair, at least 1. For example, a trial is a species
-            that occurs at one of the sites, and *same* if it occurs at both. Default:
-            1.
+            Number of trials of each pair, at least 1. For example, the number
+            of species of the two sites, where a species at both sites counts as two
+            trials with outcome *same*. Default: 1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
             the jackknife. By default, the labels are the entries of ``pairs`` (such as
@@ -593,12 +593,13 @@ class GDM(
                 "makes no draws. Use method='bootstrap'"
             )
         unit = units_of(self.pairs_)
-        if len(unit) < 3:
+        n_units = int(unit.max()) + 1
+        if n_units < 3:
             raise ValueError(
                 "method='jackknife' requires at least 3 sites (or 3 pairs without "
-                f"shared sites), got {len(unit)}"
+                f"shared sites), got {n_units}"
             )
-        group = groups_of(np.zeros(int(unit.max()) + 1, int), seed)[unit]
+        group = groups_of(np.zeros(n_units, int), seed)[unit]
         refits = leave_out(
             self.pairs_,
             self.prior_,

@@ -291,6 +291,8 @@ class TripletEmbedding(TripletLearner):
 
         y = 1 means that the second object is nearer to the first than the third object
         is. With ``odd_one_out=True``, y = 1 means that the third object is the odd one.
+        For quadruplets, y = 1 means that the first two objects are nearer to each other
+        than the last two.
 
         ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
         ``raters``, the probabilities are for a typical rater.

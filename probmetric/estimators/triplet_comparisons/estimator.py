@@ -238,6 +238,8 @@ class TripletMetric(PairsMixin, TripletLearner):
 
         y = 1 means that the second point is nearer to the first than the third point
         is. With ``odd_one_out=True``, y = 1 means that the third point is the odd one.
+        For quadruplets, y = 1 means that the first two points are nearer to each other
+        than the last two.
 
         ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
         ``raters``, the probabilities are for a typical rater.

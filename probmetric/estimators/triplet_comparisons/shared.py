@@ -110,7 +110,10 @@ class TripletLearner(Learner[NutsOrLaplace]):
     def _one_each(raters: ArrayLike, data: Triplets) -> Shaped[np.ndarray, "N"]:
         labels, n = np.asarray(raters), len(data.anchor)
         if labels.shape != (n,):
-            raise ValueError(f"raters must have shape ({n},), got {labels.shape}.")
+            raise ValueError(
+                f"raters must have shape ({n},), got {labels.shape}. Pass one rater "
+                "for each response."
+            )
         return labels
 
     def _draw(

@@ -28,8 +28,8 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     counts = tuple(check_number("n_components", c, 1, whole=True) for c in counts)
     if blend is not None and len(counts) < 2:
         raise ValueError(
-            "blend must be None if n_components is one number, got "
-            f"{blend!r} with n_components={k!r}. Set n_components to a sequence."
+            "blend must be None if n_components has only one number, got "
+            f"{blend!r} with n_components={k!r}. Set two or more numbers."
         )
     return counts
 

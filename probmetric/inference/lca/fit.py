@@ -48,8 +48,8 @@ def scaled_pca(pairs: Pairs, n_components: int) -> tuple[Float[Array, "p d"], fl
     """Return W₀ = c·V_pᵀ of the leading principal axes of the points, and c.
 
     c = 1/√(median ‖V_pᵀδ‖² over the y = 1 pairs with V_pᵀδ ≠ 0). The largest entry of
-    each axis is positive. Axes beyond the rank of the points are close to single
-    features, for any order of the points.
+    each axis is positive. Axes beyond the rank of the points are orthogonal to the
+    others, close to single features, and do not depend on the order of the points.
     """
     return scaled_axes(principal_axes(np.asarray(pairs.X), n_components), pairs)
 

@@ -7,7 +7,8 @@ the orthogonal complement of the rotation orbit of W, with the basis Q
     θ = θ̂ + Q L⁻ᵀ ε,    QᵀHQ = LLᵀ,    ε ~ N(0, I).                                (1)
 
 M and b of these draws are identified, but W is not. If the prior makes H positive
-definite, NUTS starts from the full covariance H⁻¹.
+definite, the start of NUTS has the full covariance H⁻¹. NUTS uses only its diagonal,
+unless ``dense_mass=True``.
 
 Cost, with q = pd + 1: the Hessian of N rows takes 2 N q² flops, its factor and inverse
 q³; memory is five matrices of q² numbers.

@@ -126,7 +126,7 @@ def _posterior_dims(
             if len(dims[name]) != n_axes:
                 raise ValueError(
                     f"dims must have {n_axes} names for {name!r} (axes after chain and "
-                    f"draw), got {dims[name]!r}."
+                    f"draw), got {dims[name]!r}. Pass one name for each axis."
                 )
             if len({"chain", "draw", *dims[name]}) < n_axes + 2:
                 raise ValueError(

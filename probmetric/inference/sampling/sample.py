@@ -150,14 +150,12 @@ def sample(
         only up to rotation, and M = WᵀW is identified. Default: all.
     log_likelihood : bool, default=False
         Whether to store the log likelihood of every observation under every draw
-        Whether to store the log likelihood of every observation under every draw
         (n_chains × n_draws × n_observations numbers), which ``loo`` requires. The
         values ignore the learning rate and data weights. If the learning rate or a
         weight is not 1, or if pairs share points, observations are not exchangeable.
         The group then has a second variable ``power``, and ``az.loo`` raises an error.
         Only for NumPyro models.
     log_prior : bool, default=True
-        Whether to store the log prior density of each site, and the log likelihood of
         Whether to store the log prior density of each site, and the log likelihood of
         all data, under every draw. ``az.psense_summary`` requires both, and a
         ``Target`` needs ``parts``.

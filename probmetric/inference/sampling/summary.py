@@ -13,7 +13,7 @@ import xarray as xr
 SAMPLE_DIMS = ("chain", "draw")
 
 MOVES = 20
-"""Changes required to compare two chains; two series of 20 coin tosses may agree."""
+"""Changes required to compare two chains; 20 tosses agree by chance once in 2²⁰."""
 
 
 def equal_chains(table: xr.Dataset) -> list[tuple[int, int]]:
