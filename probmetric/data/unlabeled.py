@@ -81,7 +81,7 @@ def refuse_unlabeled(unlabeled: object) -> None:
 def warn_of_unlabeled(
     unlabeled: object, classes: Iterable[object], name: str, option: str = ""
 ) -> None:
-    """Warn if -1 is a class with two or more of 0, 1, .... Not with ``unlabeled=None``."""
+    """Warn if -1 and two of 0, 1, ... are classes, unless ``unlabeled`` is None."""
     words = [spelled(label) for label in classes]
     others = [word for word in words if word.isdecimal()]
     if unlabeled is not None and "-1" in words and len(others) > 1:
