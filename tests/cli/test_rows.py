@@ -94,7 +94,7 @@ def test_a_sample_is_looked_at_where_rows_are_many(work, tmp_path, monkeypatch):
     assert said["data"]["sampled"] == {"rows": 40, "most": 40}
     assert said["data"]["n"] == 120
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "are of 40 of them" in page
+    assert "use 40 rows, sampled by a hash" in page
     assert "left out" not in page
 
 
