@@ -54,7 +54,8 @@ def faults(browser: str, site: Path) -> list[str]:
     Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}/use.html"
     try:
-        with tempfile.TemporaryDirectory() as user:
+        # Child processes of the browser may still write when it has ended.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as user:
             own = f"--user-data-dir={user}", "--remote-debugging-port=0"
             running = subprocess.Popen(
                 [browser, *FLAGS, *own, address], stderr=subprocess.DEVNULL
