@@ -194,7 +194,7 @@ def row_of(run, seed):
 
 @cache
 def posterior(name):
-    """Return what the sampler of a target gets."""
+    """Return the log density, the data and the start of a target."""
     return posterior_of(TARGETS[name][0]())
 
 
@@ -254,7 +254,7 @@ def tables(table):
 
 
 def main():
-    """Run what the CSV lacks, and write the page."""
+    """Run missing cases, and write the page."""
     options = parser(["nuts_starts"], __doc__).parse_args()
     options.first = options.first or 0
     options.out.mkdir(parents=True, exist_ok=True)

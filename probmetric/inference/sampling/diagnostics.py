@@ -33,7 +33,7 @@ BFMI_MIN = 0.3
 KHAT_MAX = 0.7
 
 UNDETERMINED = "undetermined"
-"""Attribute of draws: a description of what the data do not determine."""
+"""Attribute of draws: a description of quantities that the data do not determine."""
 
 
 class Finding(NamedTuple):
