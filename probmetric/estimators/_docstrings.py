@@ -25,14 +25,14 @@ class Shared:
         nearest points of the same class and of other classes. "all" uses every pair of
         points.
     n_targets, n_impostors : int, optional
-        Number of nearest points of the same class (n_targets) and of other classes
-        (n_impostors) that are paired with each point if ``pairs="nearest"``. Default:
-        3, or all such points if there are fewer than 3.
+        With ``pairs="nearest"``, each point is paired with its ``n_targets`` nearest
+        points of the same class, and with its ``n_impostors`` nearest points of other
+        classes. Default: 3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. Use a power below 1 if pairs are
         dependent. "auto" uses 1 in ``fit_pairs``, which assumes that pairs are
-        independent. In ``fit``, which makes N pairs from n labeled points, "auto" uses
-        n/N.
+        independent. In ``fit``, pairs that share a point are dependent. For N pairs of
+        n points, "auto" therefore uses n/N.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. The learned metric is always in
         the units of X.
@@ -49,19 +49,20 @@ class Shared:
         Prior standard deviation ω of the log of ``sharpness_``, if there are
         ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Required if X (n,) or pairs (N, 2) contain references to points instead of
-        features. Either an array of points, and references are its row numbers, or a
-        function that converts an array of references to an array of points.
+        Set it to pass references to points instead of features, as X of shape (n,) or
+        pairs of shape (N, 2). If it is an array of points, the references are its row
+        numbers. If it is a function, it converts an array of references to an array of
+        points.
     unlabeled : label, default="warn"
         Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
-        ignores unlabeled rows. If ``unlabeled`` is NaN, rows with label None are
-        unlabeled too. If ``unlabeled`` is None or "warn", every label is a class (or
-        group). "warn" also raises a warning if a label is -1.
+        ignores these rows. If ``unlabeled`` is NaN, rows with label None are unlabeled
+        too. With the values "warn" and None, ``fit`` uses all rows. "warn" also raises
+        a warning if -1 occurs besides labels such as 0 and 1.
     handle_unknown : {"error", "ignore"}, default="error"
-        Treatment of unknown values of factors (text or categorical columns of a data
-        frame). A value is unknown if it did not occur in ``fit``. "error" raises an
-        error for unknown values, and treats missing values as NaN. "ignore" places
-        unknown and missing values at the same distance from all known values.
+        Treatment of unknown values in text or categorical columns of a data frame. A
+        value is unknown if it did not occur in ``fit``. "error" raises an error for
+        unknown values, and treats missing values as NaN. "ignore" places unknown and
+        missing values at the same distance from all known values.
     """
 
     def fit(self) -> None:
@@ -83,7 +84,7 @@ class Shared:
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) with a ``preprocessor``
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
             allowed.
@@ -96,7 +97,7 @@ class Shared:
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) with a ``preprocessor``
         """
 
     def sample(self) -> None:
@@ -110,10 +111,11 @@ class Shared:
             Number of chains. Default: 4 for NUTS, otherwise 1. Methods other than NUTS
             make ``n_draws * n_chains`` independent draws and store them as one chain.
         seed : int, default=0
+            Seed of the draws.
         log_likelihood : bool, default=False
-            Whether to store the log likelihood of every observation under every draw.
-            ``pm.loo`` requires these values, which ignore the learning rate and
-            weights.
+            Whether to store the log likelihood of every observation under every draw,
+            computed without learning rate and weights. ``pm.loo`` requires these
+            values.
         log_prior : bool, default=True
             Whether to store the log prior of each NumPyro site and the log likelihood
             of all data. Power scaling (``az.psense_summary``) uses these values.
@@ -121,9 +123,10 @@ class Shared:
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior. Its parameters were set from the data. The
-            draws are stored as ``prior``. Observations simulated from the draws are
-            stored as ``prior_predictive``. Default: no prior draws.
+            Number of draws from the prior, which are stored as ``prior``. Observations
+            simulated from these draws are stored as ``prior_predictive``. The
+            parameters of the prior are those of the fit, and were set from the data.
+            Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.
@@ -135,14 +138,16 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. Some learners have a posterior for each use.
+            Intended use of the result. Some learners have a different posterior for
+            each use.
         draws : DataTree, optional
             Draws that ``sample`` of this fit returned. Default: new draws, made by
             ``method``.
         n_draws : int, optional
-            Number of metrics, computed from evenly spaced draws of the joined chains.
-            Default: 100, or the number of ``draws``.
+            Number of metrics in the result, computed from evenly spaced draws of the
+            joined chains. Default: 100, or the number of ``draws``.
         seed : int, default=0
+            Seed of the draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.

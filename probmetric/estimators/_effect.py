@@ -98,10 +98,11 @@ class EffectLearner(PairsMixin, Learner[NutsOrLaplace]):
         return self._grid[0]
 
     def spread_posterior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return a grid (k,) of the spread ω, and the posterior probabilities (k,).
+        """Return a grid of the spread ω (k,), and the posterior probabilities (k,).
 
-        Laplace's method approximates the probabilities. For draws of ω without this
-        approximation, use NUTS: ``sample()["posterior"]["spread"]``.
+        The spread is the standard deviation of the random effects. The probabilities
+        are approximated by Laplace's method. For draws of ω without this approximation,
+        use NUTS: ``sample()["posterior"]["spread"]``.
         """
         check_is_fitted(self)
         posterior = self._spreads()

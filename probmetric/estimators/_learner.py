@@ -98,13 +98,16 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data. Samplers start at the fit.
+        """Draw from the posterior given the training data.
+
+        Samplers start at the fitted parameters.
 
         Parameters
         ----------
         method : sampler or its name, optional
-            Sampler. Default: exact draws if the posterior has a closed form, otherwise
-            "nuts". The notes of the class list other methods.
+            Name of a method, or an object with its settings, such as ``pm.NUTS()``. The
+            notes of the class list the methods. Default: exact draws if the posterior
+            has a closed form, otherwise "nuts".
 
         Returns
         -------
@@ -132,7 +135,7 @@ class Learner[M](BaseEstimator):
         Parameters
         ----------
         method : sampler or its name, optional
-            Sampler, as in ``sample``. The default depends on the learner.
+            Method of new draws, as in ``sample``. The default depends on the learner.
 
         Raises
         ------

@@ -70,13 +70,13 @@ class MahalanobisMixin(
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (n,) for ``preprocessor``
+        X : array-like of shape (n, d), or (n,) with a ``preprocessor``
 
         Returns
         -------
         array of shape (n, p)
-            ``X @ components_.T``, computed in float64 and returned in the float type
-            of X.
+            ``X @ components_.T``, computed in float64 and returned in the float type of
+            X.
         """
         check_is_fitted(self)
         points, dtype = checked_rows(self, X, finite=True), float_type(X)
@@ -90,7 +90,10 @@ class MahalanobisMixin(
         return images
 
     def get_mahalanobis_matrix(self) -> Float[np.ndarray, "d d"]:
-        """Return M = ``components_ᵀ components_``, shape (d, d), in input units."""
+        """Return the matrix M (d, d) of the squared distance (x - x')ᵀ M (x - x').
+
+        M is ``components_.T @ components_``, in input units.
+        """
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
@@ -99,7 +102,7 @@ class MahalanobisMixin(
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) with a ``preprocessor``
         """
         first, second = self._ends(pairs)
         return distances(self.components_, first, second, "pairs")
@@ -154,8 +157,9 @@ class PairsMixin(MahalanobisMixin):
     def predict(self, pairs: ArrayLike) -> np.ndarray:
         """Predict 1 (same) for each pair whose distance is at most ``threshold_``.
 
-        Other pairs get the label for *different*. This label is 0 if the last pair
-        labels passed to the estimator were 0 and 1, otherwise -1 (``pair_classes_``).
+        For other pairs, predict the label of *different*, which is 0 or -1. It is 0 if
+        the last labels of pairs passed to the estimator were 0 and 1. Otherwise it is
+        -1.
         """
         same = self.pair_distance(pairs) <= self.threshold_
         return self.pair_classes_[same.astype(int)]
@@ -186,18 +190,19 @@ class PairsMixin(MahalanobisMixin):
     ) -> Self:
         """Choose ``threshold_`` from labeled pairs.
 
-        Also sets ``pair_classes_``, the two labels that ``predict`` returns.
+        ``predict`` returns *same* for distances up to ``threshold_``. This method also
+        sets ``pair_classes_``, the two labels that ``predict`` returns.
 
         Parameters
         ----------
-        pairs_valid : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        pairs_valid : array-like of shape (N, 2, d), or (N, 2) with a ``preprocessor``
         y_valid : array-like of shape (N,)
             Labels of the pairs in {0, 1} or {-1, +1}. Both labels must occur.
         strategy : {"accuracy", "f_beta", "max_tpr", "max_tnr"}, default="accuracy"
-            Quantity that the threshold maximizes. "max_tpr" maximizes the true positive
-            rate among thresholds with a true negative rate of at least ``min_rate``.
-            "max_tnr" maximizes the true negative rate with a bound on the true positive
-            rate.
+            Quantity that the threshold maximizes. "accuracy" is the share of correct
+            predictions, and "f_beta" is the F score. "max_tpr" maximizes the true
+            positive rate if the true negative rate is at least ``min_rate``. "max_tnr"
+            exchanges the two rates.
         min_rate : float in [0, 1], optional
             Smallest allowed value of the rate that is not maximized. Required by
             "max_tpr" and "max_tnr".

@@ -49,11 +49,11 @@ class LabelsOrPairs(ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs
-            Pairs are passed to ``fit_pairs``.
+            Points, or pairs. Pairs are passed to ``fit_pairs``, which describes their
+            labels.
         y : array-like of shape (n,)
             Class labels, numbers or strings. At least two classes are required, and at
-            least one class with two or more rows. For labels of pairs see
-            ``fit_pairs``.
+            least one class with two or more rows.
         """
         if holds_pairs(self, X):
             return self.fit_pairs(X, required(self, y))
@@ -102,7 +102,7 @@ class PairLearner(LabelsOrPairs, PairsMixin, BaseEstimator):
     def fit_pairs(
         self, pairs: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from pairs, and calibrate ``threshold_`` on the same pairs.
+        """Learn from labeled pairs, and choose the threshold of ``predict`` from them.
 
         Parameters
         ----------

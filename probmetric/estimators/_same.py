@@ -64,22 +64,17 @@ class SameProbability:
         """Compute P(same class) of each pair, shape (N,).
 
         After a fit to labels, P(same) is the probability that two independent items
-        with features x and x' share a class: P(same) = Σ p_c(x) p_c(x'), summed over
+        with features x and x' share a class. It is Σ p_c(x) p_c(x'), summed over
         classes c. The class probabilities p_c come from ``predict_proba``. A learner
         without ``predict_proba`` uses soft votes of ``KNeighborsClassifier`` under the
         learned metric. If the class y of the second point is known, P(same) is p_y(x).
-        P(same) of two equal points can be below 1, because items with equal features
-        can have different classes. P(same) can also increase with distance. ``predict``
-        ignores P(same) and uses only the distance. For repeated measurements of one
-        object, use ``TwoStageMixture``.
 
-        If only one point of a pair equals a training row, the class of this point is
-        the label of the row. If both points equal training rows, both have class
-        probabilities from leave-one-out votes (or ``predict_proba``).
+        After a fit to pairs, P(same) requires a learner with a model of pairs, such as
+        ``LCA``.
 
         Parameters
         ----------
-        pairs : array-like of shape (N, 2, d), or (N, 2) for ``preprocessor``
+        pairs : array-like of shape (N, 2, d), or (N, 2) with a ``preprocessor``
         labels : array-like of shape (N,), optional
             Known classes of the second points. Default: the classes are unknown.
         new_classes : bool, default=False
@@ -96,6 +91,17 @@ class SameProbability:
         ValueError
             If the fit did not store the training rows (data on disk).
             If ``labels`` has a class that was not in ``fit``.
+
+        Notes
+        -----
+        After a fit to labels, P(same) of two equal points can be below 1, because items
+        with equal features can have different classes. P(same) can also increase with
+        distance. ``predict`` for pairs uses only the distance, not P(same). For
+        repeated measurements of one object, use ``TwoStageMixture``.
+
+        If only one point of a pair equals a training row, the class of this point is
+        the label of the row. If both points equal training rows, both have class
+        probabilities from leave-one-out votes (or ``predict_proba``).
         """
         check_is_fitted(cast("Any", self))
         a, b = pair_ends(self, pairs, self.n_features_in_)
