@@ -46,42 +46,61 @@ from probmetric.typing import ArrayLike, Self
 class LCAClassifier(ClassProbabilities, BaseEstimator):
     """Classify points by P(same) of the point and each class mean (one LCA per class).
 
+    The model of class c is learned from pairs of the class mean μ_c and every training
+    point. A pair is *same* if the point belongs to the class. The score of the class is
+    log P_c(x) = -(b_c + ½ ‖L_c (x - μ_c)‖²), with a linear map L_c and an intercept
+    b_c ≥ 0.
+
     Parameters
     ----------
     regularization : "cv", "auto" or float > 0, default="cv"
-        Strength λ of the prior of W_c, the linear map of class c. An entry of W_c has
-        prior standard deviation kc/√λ (see ``prior_scale``). "cv" chooses λ among 10⁶
-        (nothing is learned), 100, 30 and 10 by the held-out log loss of
-        ``predict_proba``. "auto" uses 10·max(1, n/1000) for n points. λ cannot be 0,
-        because W_c would then diverge if all points of a class are equal.
+        Strength λ of the prior of the linear maps. With larger λ, the maps are closer
+        to the prior mean. "cv" chooses λ among 10, 30, 100 and 10⁶ by the log loss of
+        ``predict_proba`` for held-out points. λ = 10⁶ practically fixes the maps at the
+        prior mean. "auto" uses λ = 10 for up to 1000 points, and λ = n/100 for n > 1000
+        points. λ cannot be 0, because the map of a class would diverge if all its
+        points are equal.
     prior_scale : "cv", float > 0 or None, default="cv"
-        Factor k of the prior mean k W₀ of W_c. All classes share W₀, whose scale c is
-        computed from the distances within classes. "cv" chooses k among √2, 2, 2√2 and
-        4 by the held-out log loss. None uses k = 1, and W₀ = cI with a separate c for
-        each class. With None and few points per class, class probabilities are too
-        close to each other (see the guide to few labels).
+        Factor k of the prior mean. With a larger k, the probability of a class
+        decreases faster with the distance from its mean. "cv" chooses k among √2, 2,
+        2√2 and 4 by the held-out log loss. None uses k = 1, and a Euclidean prior mean
+        whose scale is computed separately for each class. None is not supported with
+        ``regularization="cv"``. With None and few points per class, class probabilities
+        are too close to each other (see the guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
-        W₀ of all classes. "auto" chooses W₀ as in ``LCA``. "identity" uses cI, or
-        scaled principal axes if ``n_components < d``.
+        Distance to which the prior shrinks the distance of every class. "identity" is
+        the Euclidean distance of standardized features. "auto" chooses the distance by
+        cross-validation, as in ``LCA``. If ``n_components < d``, only the first
+        principal axes are used.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
+        As in ``LCA``.
     tol : float, optional
+        Convergence tolerance, as in ``LCA``.
 
     Attributes
     ----------
     classes_ : array of shape (c,)
+        Sorted class labels.
     means_ : array of shape (c, d)
-        Class means of the training points.
+        Class means μ_c of the training points.
     components_ : array of shape (c, p, d)
-        Linear maps L_c in input units. The score of a class with mean μ_c is log P_c(x)
-        = -(b_c + ½ ‖L_c (x - μ_c)‖²).
+        Linear maps L_c in input units.
     intercepts_, sigma2_ : arrays of shape (c,)
-        Intercepts b_c ≥ 0, and the noise variances σ_c², which determine b_c.
+        Intercepts b_c, and the variances σ_c² of the noise in the paper's model. The
+        variances determine the intercepts: b_c = ½ p log(1 + 2σ_c²).
     regularization_ : float
+        Value of λ.
     prior_scale_ : float
         Value of k, which is 1 if ``prior_scale`` is None.
     n_iter_ : int
         Largest number of iterations over classes.
     n_features_in_, feature_names_in_
+
+    Notes
+    -----
+    For standardized features, the prior of √(1 + 2σ_c²) L_c is normal with mean kW₀.
+    Every entry has standard deviation kc/√λ, where c is ‖W₀‖/√p (Frobenius norm). The
+    scale of W₀ is computed from distances within classes.
 
     References
     ----------
@@ -151,7 +170,10 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return lam
 
     def class_log_probability(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log P_c(x) ≤ 0 of every class, shape (n, c)."""
+        """Compute the score log P_c(x) ≤ 0 of each point and class, shape (n, c).
+
+        P_c(x) is a one-vs-rest probability, so the sum over classes need not be one.
+        """
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         scores = np.empty((len(points), len(self.classes_)))
@@ -169,12 +191,16 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return scores
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Compute log P_c (n, c), or for two classes log P_1 - log P_0 (n,)."""
+        """Compute the scores of ``class_log_probability``, shape (n, c).
+
+        For two classes, compute the score of the second class minus the score of the
+        first, shape (n,).
+        """
         scores = self.class_log_probability(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the class with the largest P_c (if tied, the first class)."""
+        """Predict the class with the largest score (if tied, the first class)."""
         best = self.class_log_probability(X).argmax(1)
         return self.classes_[best]
 
@@ -183,17 +209,20 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         return log_softmax(self.class_log_probability(X), axis=1)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute class probabilities: P_c divided by the sum of P_c over classes.
+        """Compute class probabilities, shape (n, c).
 
-        The P_c are normalized, because one-vs-rest probabilities need not sum to one.
-        ``prior_scale="cv"`` uses the log loss of the normalized probabilities.
-        Calibration is not guaranteed.
+        These are the one-vs-rest probabilities of ``class_log_probability``, divided by
+        their sum over classes. Calibration is not guaranteed.
         """
         return np.exp(self.predict_log_proba(X))
 
     @with_names
     def get_metric(self, label: object) -> Mahalanobis:
-        """Return the metric of a class; P(same) of a point and the mean is P_c."""
+        """Return the metric of a class.
+
+        Its P(same) of a point and the class mean is the probability that the point
+        belongs to the class.
+        """
         check_is_fitted(self)
         codes = np.flatnonzero(self.classes_ == label)
         if len(codes) != 1:

@@ -74,72 +74,68 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 class LCA(PairsMixin, Learner[LCAMethod]):
     """Latent Coincidence Analysis: a Mahalanobis distance that separates classes.
 
-    Use ``fit`` for points with class labels, and ``fit_pairs`` for labeled pairs.
-    ``fit`` makes pairs from the class labels. In the model, the label of two points x
-    and x' is *same* with probability P(same) = exp(-(b + ½ dist²)). The learned
-    distance is dist = ‖L (x - x')‖ with a linear map L, and the matrix of the metric is
-    M = LᵀL. The fit is the posterior mode of log b and of a linear map W. For
-    standardized features, L is W divided by √(1 + 2σ²) (see ``sigma2_``).
+    Use ``fit`` for points with class labels, and ``fit_pairs`` for pairs labeled *same*
+    or *different*. The learned distance between points x and x' is dist = ‖L (x - x')‖,
+    with a linear map L. In the model, a pair is *same* with probability
+    P(same) = exp(-(b + ½ dist²)), with an intercept b ≥ 0. ``fit`` makes pairs from the
+    class labels, and fits the model to these pairs. After ``fit``, ``same_probability``
+    uses class probabilities instead of this formula.
 
-    The prior of W is Gaussian. With little data, the learned distance is close to the
-    distance of the prior mean of W. In ``fit_pairs`` the prior mean gives the Euclidean
-    distance. In ``fit``, cross-validation chooses the prior mean (see ``prior_mean``).
-    The scale of the prior is computed from the pairs of the fit (empirical Bayes). The
-    prior of P(same) of identical points is uniform on (0, 1). After ``fit``,
-    ``same_probability`` uses class probabilities instead of the formula above.
+    A Gaussian prior of the linear map shrinks the learned distance to a *prior
+    distance*. With little data, the two distances are close. By default, the prior
+    distance is Euclidean in ``fit_pairs``. ``fit`` chooses it by cross-validation.
 
     Parameters
     ----------
     n_components : int or "cv", optional
-        Number of rows p of the linear map, from 1 to d. Default: d. "cv" computes the
-        log loss of ``KNeighborsClassifier`` in five folds for p = 1, 2, 3, 4, 6, 8,
-        ..., d (``ranks_``). With fewer than 300 points, the folds are repeated three
-        times. "cv" chooses the smallest p whose loss is within one standard error of
-        the lowest loss.
+        Number of rows p of L, from 1 to the number of features d. Use fewer than d rows
+        to reduce the dimension. Default: d. "cv" chooses p in ``fit`` by
+        cross-validation (see Notes).
     pairs : {"nearest", "impostors", "all"}, default="nearest"
-        Pairs that ``fit`` makes. "nearest" pairs each point with its nearest points of
-        the same class and of other classes. "impostors", as in the paper, pairs each
-        point with its nearest points of the same class (targets). It also pairs each
-        point with all points of other classes that are nearer than the farthest target
-        (impostors). "all" uses all n(n-1)/2 pairs.
+        Pairs that ``fit`` makes from the class labels. "nearest" pairs each point with
+        its nearest points of the same class and of other classes. "all" uses every pair
+        of points. "impostors", as in the paper, pairs each point with its ``n_targets``
+        nearest points of the same class and with its impostors. Impostors are the
+        points of other classes that are nearer than the last of these.
     max_impostors : int, optional
         Maximum number of impostors of each point with ``pairs="impostors"``. The
-        nearest impostors are used. Default: all impostors.
+        nearest impostors are used. Default: no maximum.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
-        Strength λ of the prior. With larger λ, the metric is closer to the metric of
-        the prior mean W₀. An entry of W has prior standard deviation c/√λ, with c =
-        ‖W₀‖/√p and the Frobenius norm ‖·‖. In ``fit``, "auto" uses 10·max(1, n/1000)
-        for n points. In ``fit_pairs``, "auto" tries λ = 1, 3, 10, 30 and 100, and
-        uses the smallest whose log marginal likelihood is within 3 of the best. "cv"
-        chooses λ and ``n_refresh`` by kNN accuracy on folds of the training data. If
-        ``prior_mean`` is "auto", "cv" chooses the prior mean too. "evidence" maximizes
-        the marginal likelihood.
-    prior_mean : "auto", float in [0, 1], "identity", "pca" or array (p, d)
-        Prior mean W₀ for standardized features. The fit starts at W₀. A number g sets
-        W₀ ∝ S^(-g/2), where S is the covariance within classes. "identity" is g = 0:
-        the prior shrinks the learned distance to the Euclidean distance. "within" is g
-        = 1: the prior shrinks it to the Mahalanobis distance of S. "half_within" is g =
-        ½. "auto" (default) chooses g by the log loss of ``KNeighborsClassifier`` in
-        folds, among 0, ¼, ½, ¾ and 1. With fewer than 30 points, "auto" tries only 0
-        and ¼. "auto" means "identity" in ``fit_pairs``, if sample weights are passed,
-        or if anchors are used. If ``n_components < d``, W₀ projects the points S^(-g/2)
-        x to their first principal axes. "pca" is this projection for g = 0.
+        Strength λ of the prior. A larger λ brings the learned distance closer to the
+        prior distance. In ``fit``, "auto" uses λ = 10 for up to 1000 points, and
+        λ = n/100 for n > 1000 points. In ``fit_pairs``, "auto" chooses the smallest λ
+        whose marginal likelihood is close to the largest. "evidence" chooses the λ with
+        the largest marginal likelihood. "cv" chooses λ and ``n_refresh`` in ``fit`` by
+        the accuracy of nearest neighbors in held-out folds. If ``prior_mean`` is
+        "auto", "cv" chooses it too.
+    prior_mean : "auto", float in [0, 1], str or array (p, d), default="auto"
+        Prior distance, defined by the prior mean W₀ of the linear map. With a number g,
+        the matrix of this distance is proportional to S^(-g), where S is the covariance
+        of standardized features within classes. So g = 0 is the Euclidean distance, and
+        g = 1 is the Mahalanobis distance of S. In ``fit``, "auto" chooses g by
+        cross-validation (see Notes). It uses g = 0 in ``fit_pairs``, with sample
+        weights, and with ``n_anchors``. If ``n_components < d``, the prior distance
+        uses only the first principal axes. "pca", "half_within" and "within" are names
+        for g = 0, ½ and 1. "identity" is g = 0, but with the first ``n_components``
+        features instead of principal axes. An array is W₀ itself, for standardized
+        features.
     n_refresh : int, default=1
-        Number of refits after the first fit. Each refit uses new nearest pairs, under
-        the learned distance.
+        Number of refits after the first fit, if ``pairs="nearest"``. Each refit uses
+        new pairs of nearest points under the learned distance.
     n_anchors : int or "auto", optional
-        Approximate number of anchors. Use anchors for large data. Anchors are a random
-        sample of the points, with at least two points of each class. Only anchors are
-        paired with their nearest points, which can be any points. "auto" starts with
-        1000 anchors, and doubles their number until the standard error of M is below 5%
-        of M. By default all points are anchors. With more than 32,000 points, the
-        default is a sample of at least 10,000 points, and no standard error is
-        computed.
+        Approximate number of *anchors*, the points that are paired with their nearest
+        points. Set it for large data. Anchors are a random sample, with at least two
+        points of each class. Their nearest points can be any points. Default: all
+        points are anchors, or a sample of at least 10,000 if there are more than 32,000
+        points. "auto" starts with 1000 anchors, and doubles their number until the
+        standard error of the metric is below 5% (see ``matrix_error_``). It uses at
+        most 100,000 anchors.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
-        L-BFGS, EM, or the paper's full EM (slow). All maximize the same objective.
+        L-BFGS, EM, or the slower EM of the paper. All maximize the same posterior
+        density.
     tol : float > 0, optional
-        L-BFGS stops if an iteration increases the log posterior by less than ``tol``
-        nats. EM stops if the estimated relative distance from the maximum is below
+        L-BFGS stops if an iteration increases the log posterior density by less than
+        ``tol``. EM stops if the estimated relative distance from the maximum is below
         ``tol``. Default: 1e-8 for L-BFGS, and 1.5e-8 for EM.
     random_state : int, RandomState or None, default=0
         Seed of the folds of ``regularization="cv"`` and of the choice of anchors. With
@@ -148,53 +144,67 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map L in input units. L is identified only up to rotation and reflection
-        of its rows. Columns of constant features are zero, also in posterior draws.
+        Linear map L in input units, identified only up to rotation and reflection of
+        its rows. Columns of constant features are zero, also in posterior draws.
     intercept_ : float
-        Intercept b ≥ 0 of the model: P(same) of equal points is exp(-b).
+        Intercept b. P(same) of two equal points is exp(-b) in the model.
     link_ : Link or None
-        After ``fit_pairs``, the function that computes P(same) = exp(-(b + ½ dist²))
-        from the squared distance. After ``fit``, None, because P(same) is then computed
-        from class probabilities.
+        After ``fit_pairs``, the function that computes P(same) from the squared
+        distance. None after ``fit``.
     sigma2_ : float
-        Variance σ² of the noise in the model. The model adds noise to each coordinate
-        of Wx and Wx', which gives z and z'. The label is *same* with probability exp(-½
-        ‖z - z'‖²). The noise determines the intercept b.
+        Variance σ² of the noise in the paper's model. It determines the intercept:
+        b = ½ p log(1 + 2σ²).
     regularization_, learning_rate_, n_refresh_, prior_mean_ : float, float, int, object
-        Values used by the fit. ``prior_mean_`` is g, a name or an array.
-        ``regularization_`` (λ) is infinite if ``regularization="cv"`` chose the prior
-        mean W₀ as the map, without learning.
+        Values used by the fit. ``prior_mean_`` is a number g, a name or an array.
+        ``regularization_`` is infinite if ``regularization="cv"`` chose the prior
+        distance without learning.
     choices_ : list of Choice
-        Settings that ``regularization="cv"`` tried, best first (empty without "cv"),
-        with the mean held-out kNN accuracy over k = 1, 3, 5, 7, and the accuracy for k
-        = 3.
+        Settings that ``regularization="cv"`` tried, best first (otherwise empty). Each
+        has the mean held-out accuracy of k nearest neighbors over k = 1, 3, 5, 7, and
+        the accuracy for k = 3.
     ranks_ : list of RankChoice
-        Numbers of rows that ``n_components="cv"`` tried (otherwise empty), with the
-        mean held-out loss in nats per point, and the standard error of its difference
-        from the smallest loss.
+        Numbers of rows that ``n_components="cv"`` tried (otherwise empty). Each has the
+        mean held-out loss per point, and the standard error of its difference from the
+        smallest loss.
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit``.
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
-        Standard error of each entry of M due to the sampling of anchors, if
-        ``n_anchors`` is set. It is computed from eight groups of anchors (7 degrees of
-        freedom; see Benchmarks: anchors), and does not include the sampling of the
-        data.
+        Standard error of each entry of M = LᵀL due to the random choice of anchors, if
+        ``n_anchors`` is set. It has 7 degrees of freedom (see Benchmarks: anchors). It
+        does not include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
-        Threshold and labels for ``predict`` on pairs, after calibration or
-        ``set_threshold``.
+        Largest distance of pairs that ``predict`` classifies as *same*, and the two
+        labels that ``predict`` returns. Set by ``fit_pairs``, ``calibrate_threshold``
+        or ``set_threshold``.
     fitted_ : Fitted
-        Result of the fit, with its pairs and prior, in standardized units.
+        Result of the fit, with its pairs and prior, for standardized features.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
-        As in scikit-learn. ``n_iter_`` counts the iterations of all refreshes.
+        As in scikit-learn. ``n_iter_`` counts the iterations of all refits.
 
     Notes
     -----
-    The fit is a local optimum in general. For pairs made from class labels, exp(-(b + ½
-    dist²)) is not a calibrated probability, because such pairs are not a sample from
-    the model. For calibration errors of ``same_probability`` see Benchmarks:
-    same_probability.
+    The fit is the posterior mode, a local optimum in general. For standardized
+    features, the prior of W = √(1 + 2σ²) L is normal with mean W₀. Every entry has
+    standard deviation c/√λ, where c is ‖W₀‖/√p (Frobenius norm). Unless ``prior_mean``
+    is an array, the scale of W₀ is computed from the pairs of the fit (empirical
+    Bayes). The prior of exp(-b) is uniform on (0, 1).
+
+    To choose ``prior_mean`` and ``n_components``, cross-validation uses the log loss of
+    ``KNeighborsClassifier`` in five folds. With fewer than 300 points, the folds are
+    repeated three times.
+
+    * ``prior_mean="auto"`` tries g = 0, ¼, ½, ¾ and 1, or 0 and ¼ with fewer than 30
+      points.
+    * ``n_components="cv"`` tries p = 1, 2, 3, 4, 6, 8, ..., d. It uses the smallest p
+      whose loss is within one standard error of the lowest loss.
+    * ``regularization="auto"`` in ``fit_pairs`` tries λ = 1, 3, 10, 30 and 100. It uses
+      the smallest λ whose log marginal likelihood is within 3 of the largest.
+
+    For pairs made from class labels, exp(-(b + ½ dist²)) is not a calibrated
+    probability, because such pairs are not a sample from the model. For calibration
+    errors of ``same_probability`` see Benchmarks: same_probability.
 
     References
     ----------
@@ -245,27 +255,32 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         X : array-like of shape (n, d), or (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
             ``fit_pairs``, which describes their labels. For data on disk, y must be
-            None, and the fit uses ``n_anchors`` anchors (default: 100,000).
+            None. ``fit`` then makes pairs only for a random sample of about
+            ``n_anchors`` points (default: 100,000).
         sample_weight : array-like of shape (n,), optional
-            Weights w ≥ 0 of the points. The weight of a pair is the product of the
-            weights of its points. With ``learning_rate="auto"``, all pairs together
-            count as Σw observations. Nearest pairs, feature scales and the prior mean
-            use all points of positive weight.
+            Weights of the points, ≥ 0. The weight of a pair is the product of the
+            weights of its points. With ``learning_rate="auto"``, the number of
+            observations is the sum of the weights. Nearest pairs, feature scales and
+            the prior mean use all points of positive weight equally.
         groups : array-like of shape (n,), optional
             Group of each row, such as its subject, specimen or file. Use groups if rows
             of a group are copies or are dependent. Rows of one group are not paired
-            with each other, and are in the same cross-validation fold. A group counts
-            as one observation in the default learning rate and λ. Default: rows are
-            independent. Groups are not supported for ``pairs="impostors"``,
-            ``n_anchors``, ``n_components="cv"``, pairs and data on disk. After a fit
-            with groups, ``posterior_metric`` supports only the jackknife, and
-            ``same_probability`` uses the groups only with ``new_classes=True``.
+            with each other, and are in the same cross-validation fold. For
+            ``learning_rate="auto"`` and ``regularization="auto"``, a group counts as
+            one observation. Default: rows are independent.
 
         Raises
         ------
         ValueError
             If ``groups`` are set for pairs, data on disk or unsupported settings.
             If no class has rows in two groups.
+
+        Notes
+        -----
+        Groups are not supported for ``pairs="impostors"``, ``n_anchors``,
+        ``n_components="cv"``, pairs and data on disk. After a fit with groups,
+        ``posterior_metric`` supports only the jackknife. ``same_probability`` then
+        ignores the groups, except with ``new_classes=True``.
         """
         rows: Any = X
         y = required(self, y)
@@ -294,7 +309,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         sample_weight: ArrayLike | None = None,
         trials: ArrayLike | None = None,
     ) -> Self:
-        """Learn from pairs, and calibrate ``threshold_`` on the same pairs.
+        """Learn from labeled pairs, and choose the threshold of ``predict`` from them.
 
         Parameters
         ----------
@@ -303,10 +318,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             allowed. If ``trials`` is set, y is the number of *same* judgments of each
             pair.
         trials : array-like of shape (N,) of integers, optional
-            Number of judgments of each pair, at least 1. The model assumes that
-            judgments are independent given P(same), so y is binomial. Counts give the
-            same fit and threshold as one label for each judgment. The bootstrap and
-            ``pm.loo`` treat all judgments of a pair as one observation.
+            Number of judgments of each pair, at least 1. Given P(same), judgments are
+            assumed independent, so y is binomial. Counts give the same fit and
+            threshold as one label for each judgment. The bootstrap and ``pm.loo`` treat
+            all judgments of a pair as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
         refuse_rank(self, "the data are pairs")
@@ -379,24 +394,26 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training pairs. Samplers start at the fit.
+        """Draw from the posterior given the training pairs.
+
+        Samplers start at the fitted parameters.
 
         Parameters
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
+            Name of a method, or an object with its settings, such as ``pm.NUTS()``.
             "nuts" is exact up to Monte Carlo error. "svi" and "laplace" are
-            approximations, and report the diagnostic k-hat. "bootstrap" repeats the fit
-            with random weights of the points. In these fits, the weight of a pair is
-            the product of the weights of its points.
+            approximations, and report the Pareto k-hat diagnostic. "bootstrap" repeats
+            the fit with random weights of the points. The weight of a pair is then the
+            product of the weights of its points.
         learning_rate : float > 0, optional
             Power to which the likelihood is raised. Default: the learning rate of the
             fit, or 1 for the bootstrap. For other values, ``sample`` first fits the
-            mode again.
+            same pairs again.
         log_likelihood : bool, default=False
-            Whether to store the log likelihood of every pair under every draw. The
-            values are computed without the learning rate and without weights.
-            ``pm.loo`` requires ``fit_pairs``, learning rate 1, and pairs that share no
-            point.
+            Whether to store the log likelihood of every pair under every draw, computed
+            without learning rate and weights. ``pm.loo`` requires these values. It also
+            requires ``fit_pairs``, learning rate 1, and pairs that share no point.
         predictive : bool, default=False
             Whether to simulate labels y of the pairs under every draw, and store them
             as ``posterior_predictive``. Not supported by the bootstrap.
@@ -404,20 +421,25 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Returns
         -------
         DataTree
-            Posterior draws of M (feature, feature_bis), b and log σ², with the pairs
-            and provenance. P(same) of a difference δ in input units is exp(-(b + ½
-            δᵀMδ)). ``log_prior`` is the log prior density of W and log b in
-            standardized units. The density of W is summed over W and -W, because W is
-            identified only up to sign (Eq. 2 of ``inference.lca.target``).
+            Posterior draws, the pairs, and provenance (versions, seed, settings). The
+            draws are the matrix M (feature, feature_bis) of the metric in input units,
+            the intercept b, and ``log_sigma2``, the log noise variance. P(same) of
+            points with difference δ is exp(-(b + ½ δᵀMδ)).
 
         Notes
         -----
         After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
         After ``fit``, use the draws only for figures and model checks. For intervals
-        use ``posterior_metric("intervals")``. Draws after ``fit`` do not measure
-        sampling error, because pairs share points and the learning rate n/N is a
-        convention. Distances usually vary more over these draws than over fits to other
-        samples. No learning rate corrects this (see Benchmarks: label_draws).
+        use ``posterior_metric("intervals")``.
+
+        Draws after ``fit`` do not measure sampling error. Their pairs share points, and
+        the default learning rate is only a convention. Distances usually vary more over
+        these draws than over fits to other samples. No learning rate corrects this (see
+        Benchmarks: label_draws).
+
+        ``log_prior`` in the result is the log prior density of log b and of the linear
+        map W of standardized features. Its density is summed over W and -W, because W
+        is identified only up to sign (Eq. 2 of ``inference.lca.target``).
 
         Examples
         --------
@@ -485,47 +507,51 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         draws : DataTree, optional
-            Draws that ``sample`` returned. If ``draws`` is set, ``n_draws`` is the only
-            other option that is used. Default: new draws for the purpose.
+            Draws that ``sample`` returned. The other options, except ``n_draws``, are
+            then ignored. Default: new draws for the purpose.
         method : sampler or its name, or "jackknife"; optional
-            Default for prediction: "laplace". Default for intervals: "jackknife" after
-            ``fit``, and "laplace" after ``fit_pairs``, which assumes independent pairs.
-            The jackknife makes no draws. It repeats the fit 52 times, each time without
-            a quarter of the points (or of the groups, if ``fit`` had ``groups``).
+            Default: "jackknife" for intervals after ``fit``, otherwise "laplace". The
+            jackknife repeats the fit 52 times, each time without a quarter of the
+            points. If ``fit`` had ``groups``, it leaves out a quarter of the groups. It
+            is only available for intervals after ``fit``. For the samplers see
+            ``sample``. Intervals after ``fit_pairs`` assume independent pairs.
         n_draws : int, optional
             Number of metrics, one for each draw. Default: 32 for prediction and 100 for
-            intervals, or the number of ``draws``. Not supported by the jackknife.
+            intervals, or the number of ``draws``. Not supported by the jackknife, which
+            makes no draws.
         target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" repeats this fit. A prior mean and a
-            strength λ that were "auto" are chosen again in each refit. The number of
-            components and settings chosen by "cv" stay fixed. "all_pairs" repeats the
-            fit with ``pairs="all"``, ``learning_rate=1`` and ``regularization=1``. With
-            "all_pairs", the scale of distances does not depend on the number of points.
-            With "fit" it may depend on this number, because nearest pairs become closer
-            with more points.
+            Fit that the jackknife repeats. "fit" repeats this fit. Settings "auto" and
+            "evidence" are chosen again in each refit, but settings "cv" keep their
+            chosen values. "all_pairs" repeats a fit with ``pairs="all"``,
+            ``learning_rate=1`` and ``regularization=1``. Its scale of distances does
+            not depend on the number of points. With "fit" the scale may depend on this
+            number, because nearest pairs become closer with more points.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
             ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. The
             intervals of an ``IntervalMetric`` contain the distances of the repeated
-            fit. Each interval is for the expected distance, averaged over training
-            samples of this size. For coverage see Benchmarks: intervals.
+            fit. Each interval is for the mean distance over training samples of this
+            size. For coverage see Benchmarks: intervals.
 
         Raises
         ------
         ValueError
-            If ``n_draws`` is set for the jackknife, or ``target`` for draws.
+            If ``n_draws`` is set for the jackknife, or ``target`` for a sampler.
             If draws for intervals are requested for more than 1000 labeled points.
 
         Notes
         -----
-        After ``fit``, draws for prediction raise the likelihood to a power η_G
-        (NOTATION.md), which is estimated from the likelihood gradients of each point.
-        Their λ is 1, 10 or 100, chosen by the leave-one-out log score of soft votes
-        that are averaged over the draws. Draws for intervals come from the posterior
-        given all pairs, with learning rate 1 and λ = 1. After ``fit_pairs``, draws use
-        the learning rate and λ of the fit.
+        New draws come from the following posteriors.
+
+        * Prediction after ``fit``: the likelihood is raised to a power that is
+          estimated from the likelihood gradients of the points. The strength λ of the
+          prior is 1, 10 or 100. It is chosen by the leave-one-out log score of
+          ``KNeighborsClassifier`` with these draws.
+        * Intervals after ``fit``, from a sampler: all pairs of the points, with
+          learning rate 1 and λ = 1.
+        * After ``fit_pairs``: the learning rate and λ of the fit.
         """
         self._check(purpose)
         check_choice("target", target, ("fit", "all_pairs"))
