@@ -38,10 +38,10 @@ class EigDML(PairLearner):
     """Distance metric learning with eigenvalue optimization (Ying and Li).
 
     A close pair has two points of the same class, and a far pair two points of
-    different classes. The learner maximizes the distance of the *nearest* far pair,
-    under the constraint that the squared distances of all close pairs sum to κ. The
-    solver finds the global optimum up to ``gap_``. This optimum is then mixed with the
-    Euclidean metric, with weights set by ``prior_strength``.
+    different classes. The learner maximizes the distance of the *nearest* far pair. The
+    squared distances of all close pairs must sum to κ. The solver finds the global
+    optimum up to ``gap_``. The learned metric is a weighted sum of this optimum and the
+    Euclidean metric (see ``prior_strength``).
 
     Parameters
     ----------
@@ -57,22 +57,22 @@ class EigDML(PairLearner):
         ``ridge`` times tr(H)/d is added to the diagonal of H. If ``ridge`` is 0, a
         singular H raises an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Weight s of the Euclidean metric, as a number of points. With n points, the
-        learned metric is a weighted sum of the optimum, with weight n/(n + s), and the
-        Euclidean metric of standardized features, with weight s/(n + s). Both metrics
-        are first scaled to the same trace. s = 0 gives the optimum, and s = ∞ the
-        Euclidean metric. "cv" tries s = 1, 4, 16, 64, 256 and ∞. It chooses the largest
-        s whose log loss of ``KNeighborsClassifier`` in five folds is at most two
-        standard errors above the lowest (``neighbors.strength``). This choice takes 5
-        to 15 short fits with "pdhg". In ``fit_pairs``, s is a number of pairs, and "cv"
-        means s = 0.
+        Weight s of the Euclidean metric of standardized features, as a number of
+        points. With n points, this metric has weight s/(n + s) in the learned metric,
+        and the optimum has weight n/(n + s). Both are first scaled to the same trace.
+        "cv" computes the log loss of ``KNeighborsClassifier`` in five folds for
+        s = 1, 4, 16, 64, 256 and ∞. It chooses the largest s whose loss is at most two
+        standard errors above the lowest. This choice takes 5 to 15 short fits with
+        "pdhg". In ``fit_pairs``, s is a number of pairs, and "cv" means s = 0.
     pairs : {"nearest", "impostors", "all"}, default="nearest"
-        Pairs that ``fit`` makes from labels, as in ``LCA``.
-    n_targets, n_impostors : int, default=3
-        As in ``LCA``. Not used by ``pairs="all"``.
+        Pairs that ``fit`` makes from class labels. "nearest" pairs each point with its
+        nearest points of the same class and of other classes. "all" uses every pair of
+        points. "impostors" pairs each point with its ``n_targets`` nearest points of
+        the same class, and with all points of other classes that are nearer than the
+        last of these.
     tol : float > 0, optional
-        The solver stops if ``dual_ - primal_ ≤ tol · primal_``. Default: 1e-6 for
-        ``solver="pdhg"``, and 1e-2 for "frank_wolfe".
+        The solver stops if ``gap_`` is at most ``tol`` times ``primal_``. Default: 1e-6
+        for ``solver="pdhg"``, and 1e-2 for "frank_wolfe".
     max_iter : int, default=100_000
         Maximum number of iterations.
 
@@ -84,10 +84,14 @@ class EigDML(PairLearner):
         far below d. Columns of constant features are zero.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean metric.
-    primal_, dual_, gap_ : float
-        ``primal_`` is the squared distance of the nearest far pair at the optimum,
-        before mixing. ``dual_`` is an upper bound on this distance for every metric
-        that satisfies the constraint. ``gap_`` is ``dual_ - primal_``.
+    primal_ : float
+        Squared distance of the nearest far pair at the optimum, before the Euclidean
+        metric is added.
+    dual_ : float
+        Upper bound on this squared distance, for every metric that satisfies the
+        constraint on close pairs.
+    gap_ : float
+        ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)
         Dual weights of the n_F far pairs, which sum to one. Only far pairs with a
         positive weight determine the optimum. Far pairs that ``fit`` left out are not
@@ -99,12 +103,12 @@ class EigDML(PairLearner):
 
     Notes
     -----
-    If a far pair has two equal points, the objective is 0 for every metric. ``fit``
-    leaves out such pairs with a warning, and ``fit_pairs`` raises an error.
+    If the points of a far pair are equal, their distance is 0 under every metric.
+    ``fit`` leaves out such pairs with a warning, and ``fit_pairs`` raises an error.
 
     The optimum depends only on the nearest far pairs. With few labels, nearest-neighbor
     classification was less accurate under the optimum than under the Euclidean metric.
-    Under the mixed metric, it was at least as accurate (see the guide to few labels).
+    Under the learned metric, it was at least as accurate (see the guide to few labels).
 
     References
     ----------

@@ -47,25 +47,28 @@ class HierarchicalLCA(EffectLearner):
     """Metrics of groups (subjects, sites, batches) in a hierarchical model.
 
     Use this class if groups may have different metrics, but too few pairs to learn each
-    metric separately. Both points of a pair must be in the same group. Each group has
-    an LCA model, P(same) = exp(-(b + ½ dist²)). The linear maps of the groups vary
-    about a common linear map. The standard deviation of this variation, the *spread* ω,
-    is learned. If ω = 0, all groups have the same metric. If ω is large, the metrics of
-    groups are independent. The metric of a group with few pairs is close to the common
-    metric.
+    metric separately. Both points of a pair must be in the same group. The model is
+    P(same) = exp(-(b + ½ dist²)), with the distance of the group and a common intercept
+    b. The linear maps of the groups vary about a common linear map. The standard
+    deviation of this variation, the *spread* ω, is learned. If ω = 0, all groups have
+    the same metric. If ω is large, the metrics of groups are independent. The metric of
+    a group with few pairs is close to the common metric.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the common linear map. An entry of the map has prior
-        standard deviation c/√λ, with c = ‖W₀‖/√p. "auto" uses λ = 10 in
-        ``fit``. In ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does.
+        Strength λ of the prior of the common linear map. A larger λ brings the common
+        metric closer to the metric of ``prior_mean``. In ``fit``, "auto" uses λ = 10.
+        In ``fit_pairs``, "auto" chooses λ by the marginal likelihood without groups, as
+        ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀ of the common linear map. In ``fit``, "auto" chooses W₀ as ``LCA``
-        does, from points minus their group means. In ``fit_pairs``, "auto" means
-        "identity", a multiple of the identity.
+        Metric to which the prior shrinks the common metric. "identity" is the Euclidean
+        metric of standardized features. In ``fit``, "auto" chooses the metric by
+        cross-validation as ``LCA`` does, from points minus their group means. In
+        ``fit_pairs``, "auto" means "identity".
     spread : float in [0, 100], optional
-        Fixed value of ω. Default: ω is learned. If there is only one group, ω is 0.
+        Fixed value of ω, in the unit of ``spread_``. Default: ω is learned, or 0 if
+        there is only one group.
     spread_scale : float > 0, default=0.5
         Scale of the half-normal prior of ω.
     max_iter : int, default=500
@@ -79,41 +82,44 @@ class HierarchicalLCA(EffectLearner):
         new groups.
     group_components_ : array of shape (G, p, d)
         Linear maps of the groups, in input units.
-    groups_ : array of shape (G,)
+    groups_ : array of shape (G,) or None
         Sorted labels of the groups. None after a fit without groups.
     spread_ : float
-        Standard deviation ω of the linear maps of groups, in units of c = ‖W₀‖/√p (the
-        Frobenius norm of the prior mean W₀, divided by √p). ω is 0 if groups do not
-        differ, or if there is only one group.
+        Spread ω. An entry of the map of a group has standard deviation ωc about the
+        entry of the common map (c is defined in Notes). ω is 0 if groups do not differ.
     intercept_ : float
-        Intercept b ≥ 0 of all groups: P(same) of equal points is exp(-b).
+        Intercept b of all groups: P(same) of equal points is exp(-b).
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
         As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
     n_features_in_, feature_names_in_
 
     Notes
     -----
+    An entry of the common map, for standardized features, has prior standard deviation
+    c/√λ. Here c is ‖W₀‖/√p, with the Frobenius norm of the prior mean W₀.
+
     The estimate of ω maximizes the marginal posterior density of ω, computed by
     Laplace's method. (The joint posterior mode is always at ω = 0.) The linear maps and
     b then maximize the posterior density given ω. The fit may find a local maximum.
     Laplace's method underestimates ω if groups differ much. See Benchmarks:
     hierarchical for coverage, and for data on which pooling did not help.
 
-    P(same) of a posterior metric is averaged over draws, and is not calibrated. After
-    ``fit``, this P(same) refers to pairs that are chosen as the training pairs were (by
-    default pairs of near points in one group), and not to random pairs.
-
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
-    matrices M_group (group, feature, feature_bis) of the groups, the intercept b and
-    the spread ω. ``sample`` draws near the fit, and does not explore other modes of the
-    posterior. ``method="nuts"`` (default) is ``NUTS(target_accept=0.95)``. NUTS may
-    warn if the metrics of a few groups with many pairs differ much. Then use
-    ``target_accept=0.99``. NUTS requires two or more groups and a learned spread.
-    ``method="laplace"`` draws ω from its approximate posterior on a grid. It draws the
-    other parameters from a Gaussian approximation of their posterior given ω. The
-    approximation excludes rotations of the linear maps, because rotations do not change
-    the metrics. ``posterior_metric`` uses "laplace" for prediction and "nuts" for
-    intervals. Intervals require independent pairs (``fit_pairs``).
+    matrices M_group (group, feature, feature_bis) of the groups, b, and ω as
+    ``spread``. It draws near the fit, and does not search for other modes of the
+    posterior.
+
+    * "nuts" (default) is ``NUTS(target_accept=0.95)``. It requires two or more groups
+      and a learned ω. NUTS may warn if the metrics of a few groups with many pairs
+      differ much. Then use ``NUTS(target_accept=0.99)``.
+    * "laplace" draws ω from its approximate posterior on a grid. It draws the other
+      parameters from a Gaussian approximation of their posterior given ω.
+
+    ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals.
+    Intervals require independent pairs (``fit_pairs``). P(same) of a posterior metric
+    is averaged over draws, and is not calibrated. After ``fit``, this P(same) is for
+    pairs chosen like the training pairs, and not for random pairs. By default, training
+    pairs are pairs of near points in one group.
 
     Examples
     --------
@@ -136,10 +142,11 @@ class HierarchicalLCA(EffectLearner):
         Parameters
         ----------
         X : array-like of shape (n, d), or (N, 2, d) for pairs
-            Pairs are passed to ``fit_pairs``.
+            Points, or pairs. Pairs are passed to ``fit_pairs``, which describes their
+            labels.
         y : array-like of shape (n,)
-            Class labels, numbers or strings. Each group must have at least two classes
-            with two or more rows. For labels of pairs see ``fit_pairs``.
+            Class labels, numbers or strings. Each group must have at least two classes,
+            and at least two rows of each of its classes.
         groups : array-like of shape (n,), optional
             Group of each point, numbers or strings. Default: all points are in one
             group.
@@ -166,12 +173,12 @@ class HierarchicalLCA(EffectLearner):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from pairs in groups, and calibrate one ``threshold_`` for all groups.
+        """Learn from labeled pairs in groups, and choose one threshold for all groups.
 
         Parameters
         ----------
         groups : array-like of shape (N,), optional
-            Group of each pair. Default: one group.
+            Group of each pair. Default: all pairs are in one group.
         """
         groups, pairs, y, sample_weight = leave_out(
             self.unlabeled, groups, pairs, y, sample_weight, name="groups"
@@ -229,10 +236,10 @@ class HierarchicalLCA(EffectLearner):
 
     @with_names
     def get_metric(self, group: object = None) -> Mahalanobis:
-        """Return the metric and P(same) of a group in ``groups_``.
+        """Return the metric of a group, which also computes P(same).
 
         If ``group`` is None, return the common metric, which is also the metric for new
-        groups.
+        groups. Otherwise ``group`` is a label in ``groups_``.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))
@@ -255,21 +262,23 @@ class HierarchicalLCA(EffectLearner):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(same) of each pair, shape (N,).
 
-        After ``fit``, P(same) is computed from class probabilities, as in
-        ``LCA.same_probability``. Votes come from the training rows of the group under
-        the metric of the group. For a new group, votes come from all rows under the
-        common metric. After ``fit_pairs``, P(same) is averaged over posterior draws,
-        made by Laplace's method with a fixed seed. Use ``posterior_metric`` for P(same)
-        with other draws.
+        After ``fit``, P(same) is the probability that two independent points with these
+        features share a class. It is Σ p_c(x) p_c(x'), summed over classes c. The class
+        probabilities p_c are soft votes of ``KNeighborsClassifier``. The training rows
+        of the group vote, under the metric of the group. For a new group, all training
+        rows vote, under the common metric. After ``fit_pairs``, P(same) is averaged
+        over posterior draws, made by Laplace's method with a fixed seed. For other
+        draws use ``posterior_metric``.
 
         Parameters
         ----------
         labels : array-like of shape (N,), optional
-            Known classes of the second points, after ``fit``.
+            Known classes of the second points, only after ``fit``. Default: the classes
+            are unknown.
         groups : array-like of shape (N,), optional
             Group of each pair. A label that is not in ``groups_`` is a new group.
-            Default: every pair is in a new group, or in the group of the fit if the fit
-            had only one.
+            Default: every pair is in a new group, or in the only group of a fit without
+            ``groups``.
         """
         a, b = self._ends(pairs)
         wanted = (len(a),) if hasattr(self, "classes_") else ()
@@ -350,11 +359,12 @@ class HierarchicalLCA(EffectLearner):
         Parameters
         ----------
         group : label, optional
-            Label in ``groups_``. None, or another label of the same type, is a new
-            group. For a new group, the deviation from the common map is drawn too. If
-            the fit had no groups, None is the group of the fit.
+            Label in ``groups_``. Any other label of the same type means a new group.
+            Default: a new group, or the only group of a fit without groups. For a new
+            group, the deviation of its map from the common map is drawn too.
         method : sampler, or "nuts", "laplace"; optional
-            Sampler. Default: "laplace" for prediction, "nuts" for intervals.
+            Name of a method, or an object with its settings, such as ``pm.NUTS()``.
+            Default: "laplace" for prediction, "nuts" for intervals.
         seed : int, default=0
             Seed of the draws, and of the deviations of a new group from the common map.
         """

@@ -31,38 +31,43 @@ class _Options(TypedDict):
 class PairLDA(PairLearner):
     """Linear discriminant analysis of pairs, in closed form (includes KISSME).
 
+    Close pairs are of one class, and far pairs of two classes. C̄ is the mean of
+    (a - b)(a - b)ᵀ over close pairs (a, b), and F̄ is the mean over far pairs. The
+    squared distance is (a - b)ᵀ M (a - b), with a matrix M that is computed from C̄ and
+    F̄.
+
     Parameters
     ----------
     n_components : int, optional
         Maximum number of rows of the linear map, from 1 to d. Default: all directions
         with positive weight in the distance.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
-        Formula of the matrix M of the squared distance (a - b)ᵀ M (a - b). C̄ is the
-        mean of (a - b)(a - b)ᵀ over close pairs (same class), and F̄ the mean over far
-        pairs (different classes). "generalized" computes M from the generalized
-        eigenvectors of F̄ and C̄. "kissme" uses C̄⁻¹ - F̄⁻¹, the log likelihood ratio
-        of two normal distributions of differences. "rca" uses C̄⁻¹. "notes" uses (alpha
-        I + C̄ - F̄)⁻¹, and raises an error if this matrix is indefinite.
+        Formula of M. "generalized" computes M from the generalized eigenvectors of F̄
+        and C̄. "kissme" uses C̄⁻¹ - F̄⁻¹, from the log likelihood ratio of two normal
+        distributions of differences. "rca" uses C̄⁻¹. "notes" (from lecture notes) uses
+        (alpha I + C̄ - F̄)⁻¹, and raises an error if this matrix is indefinite.
     alpha : float ≥ 0, default=0.01
-        Ridge. ``alpha`` I is added to C̄. With ``method="kissme"`` it is also added to
-        F̄. ``alpha`` has the unit of squared differences of standardized features.
-        ``method="notes"`` requires ``alpha`` above the largest eigenvalue of F̄ - C̄.
+        Ridge. ``alpha`` times the identity I is added to C̄, and with
+        ``method="kissme"`` also to F̄. The unit is that of squared differences of
+        standardized features. ``method="notes"`` requires ``alpha`` above the largest
+        eigenvalue of F̄ - C̄.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. The prior shrinks C̄ and F̄ to
-        multiples of I. s = ∞ gives the Euclidean distance of standardized features.
-        "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by the log loss of
-        ``KNeighborsClassifier`` in five folds (``neighbors.strength``). This choice
-        takes about 5 to 15 times as long as one fit. In ``fit_pairs``, s is a number of
-        pairs, and "cv" means s = 0.
+        multiples of I. With s = ∞, the metric is the Euclidean distance of standardized
+        features. "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by the log loss of
+        ``KNeighborsClassifier`` in five folds. This choice takes about 5 to 15 times as
+        long as one fit. In ``fit_pairs``, s is a number of pairs, and "cv" means s = 0.
     weighting : {"log", "excess", "one"}, default="log"
-        Weight of each direction in the squared distance with ``method="generalized"``:
-        log λ ("log"), λ - 1 ("excess") or 1 ("one"). λ is the variance of far pairs
-        along the direction, divided by the variance of close pairs.
+        Weight of each direction in the squared distance with ``method="generalized"``.
+        Let λ be the variance of far pairs along the direction, divided by the variance
+        of close pairs. The weight is log λ ("log"), λ - 1 ("excess") or 1 ("one").
     pairs : {"all", "nearest", "impostors"}, default="all"
-        Pairs that ``fit`` makes from labels, as in ``LCA``. "all" is fast, because C̄
-        and F̄ are then computed from sums over points.
-    n_targets, n_impostors : int, default=3
-        As in ``LCA``. Not used by ``pairs="all"``.
+        Pairs that ``fit`` makes from class labels. "all" uses every pair of points. It
+        is fast, because C̄ and F̄ are then computed from sums over points. "nearest"
+        pairs each point with its nearest points of the same class and of other classes.
+        "impostors" pairs each point with its ``n_targets`` nearest points of the same
+        class, and with all points of other classes that are nearer than the last of
+        these.
 
     Attributes
     ----------
@@ -71,10 +76,11 @@ class PairLDA(PairLearner):
         are not identified.
     values_ : array of shape (k,)
         With ``method="generalized"``, the ratio λ of each row of ``components_`` (see
-        ``weighting``). With other methods, the eigenvalues of M in standardized units.
+        ``weighting``). With other methods, the eigenvalues of M for standardized
+        features.
     negative_share_ : float
-        Share of the negative eigenvalues, which ``method="kissme"`` removes, in the sum
-        of the absolute eigenvalues of M. 0 for the other methods.
+        Share of the negative eigenvalues of M in the sum of its absolute eigenvalues.
+        ``method="kissme"`` removes the negative eigenvalues. 0 for the other methods.
     prior_strength_ : float
         Value of s. ∞ if "cv" chose the Euclidean distance.
     classes_, threshold_, pair_classes_, mean_, scale_
@@ -136,8 +142,8 @@ class PairLDA(PairLearner):
         ----------
         X : array-like of shape (n, d), (N, 2, d) for pairs, or Source
             Points, pairs, or labeled data on disk (``pm.open``). Pairs are passed to
-            ``fit_pairs``, which describes their labels. For data on disk, y must be
-            None, ``pairs`` must be "all", and ``prior_strength`` must be a number.
+            ``fit_pairs``, which describes their labels. Data on disk require y=None,
+            ``pairs="all"`` and a number as ``prior_strength``.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. A point with weight 2 has the same effect as two
             equal points. ``prior_strength="cv"`` ignores the weights. Requires

@@ -37,24 +37,26 @@ Spread = Annotated[float, Number(0, 10)]
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     """Metric from judged pairs that share points, with an intercept for each point.
 
-    Use this class if people judged pairs, and several pairs share a point. The model is
-    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)) for points i and j. Each point has an
-    intercept b_i = b e^{u_i} with a random effect u_i ~ N(0, ω²). Points that are hard
-    to recognize have a large b_i. All pairs of point i share the effect u_i, and are
-    therefore dependent. The standard deviation of the effects, the *spread* ω, is
-    learned. If ω = 0, the model is ``LCA`` with learning rate 1. If intercepts differ
-    between points, intervals of ``LCA`` are too narrow.
+    Use this class if people judged pairs, and several pairs share a point. In the
+    model, a pair of points i and j is *same* with probability
+    P(same) = exp(-((b_i + b_j)/2 + ½ dist²)). Each point has an intercept
+    b_i = b e^{u_i}, with a random effect u_i ~ N(0, ω²). Points that are hard to
+    recognize have a large b_i. Pairs that share a point share its effect, and are
+    therefore dependent. The standard deviation ω of the effects, the *spread*, is
+    learned. If ω = 0, the model is ``LCA``. If intercepts differ between points,
+    intervals of ``LCA`` are too narrow.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the linear map. An entry of the map has prior
-        standard deviation c/√λ around the prior mean W₀, with c = ‖W₀‖/√p (Frobenius
-        norm). "auto" uses λ = 10 in ``fit``. In ``fit_pairs``, "auto" chooses λ as
+        Strength λ of the prior of the linear map. A larger λ brings the learned metric
+        closer to the metric of ``prior_mean``. In ``fit``, "auto" uses λ = 10. In
+        ``fit_pairs``, "auto" chooses λ by the marginal likelihood, as
         ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
-        Prior mean W₀ of the linear map. In ``fit``, "auto" chooses W₀ as ``LCA`` does.
-        In ``fit_pairs``, "auto" means "identity", a multiple of the identity.
+        Metric to which the prior shrinks the learned metric. "identity" is the
+        Euclidean metric of standardized features. In ``fit``, "auto" chooses the metric
+        by cross-validation, as ``LCA`` does. In ``fit_pairs``, "auto" means "identity".
     spread : float in [0, 10], optional
         Fixed value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
@@ -77,28 +79,31 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Labels of the points, in the order of ``point_intercepts_``. None if points have
         no labels. The order is then that of the rows of ``fitted_.pairs.X``.
     gap_ : float
-        Measure of convergence in nats, near 0 if the solver reached a maximum. It is
-        the log posterior given ω at the nearest local maximum, minus the log posterior
-        at the fit, estimated by a local quadratic approximation.
+        Estimated log posterior density at the nearest local maximum, minus that at the
+        fit, given ω. The value is near 0 if the solver converged.
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
         As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
     n_features_in_, feature_names_in_
 
     Notes
     -----
+    An entry of the linear map, for standardized features, has prior standard deviation
+    c/√λ. Here c is ‖W₀‖/√p, with the Frobenius norm of the prior mean W₀.
+
     The estimate of ω maximizes the marginal posterior density of ω, computed by
     Laplace's method. The linear map, b and the effects then maximize the posterior
     density given ω. The fit may find a local maximum. A fit can have at most 5000
     parameters, including one for each point. P(same) of new points assumes that the
     points of the fit are a random sample of all points, and is not calibrated.
 
-    ``sample`` draws the matrix M (feature, feature_bis) of the metric and the spread ω.
-    It also draws three kinds of intercepts: ``b`` of a typical point, ``b_point`` of
-    each point of the fit, and ``b_new`` of a new point. ``sample`` draws near the fit,
-    and does not explore other modes of the posterior. ``posterior_metric`` uses
-    "laplace" for prediction and "nuts" for intervals. The P(same) of a posterior metric
-    is for new points. NUTS requires a learned spread. Intervals require judged pairs
-    (``fit_pairs``), which may share points. See Benchmarks: point_effects.
+    ``sample`` draws the matrix M (feature, feature_bis) of the metric, ω as ``spread``,
+    and three kinds of intercepts: ``b`` of a typical point, ``b_point`` of each point
+    of the fit, and ``b_new`` of a new point. It draws near the fit, and does not search
+    for other modes of the posterior. NUTS requires a learned ω.
+
+    ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals. Its
+    P(same) is for new points. Intervals require judged pairs (``fit_pairs``), which may
+    share points. See Benchmarks: point_effects.
 
     Examples
     --------
@@ -129,7 +134,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         points: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from judged pairs, and calibrate ``threshold_`` on the same pairs.
+        """Learn from judged pairs, and choose the threshold of ``predict`` from them.
 
         A pair of a point with itself raises an error.
 
@@ -137,10 +142,9 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, numbers or text. Points with equal
-            labels are one point, with one effect. By default, the labels are the
-            entries of ``pairs`` (such as row numbers) if there is a preprocessor.
-            Without a preprocessor, points with equal features are treated as one point
-            by default.
+            labels are one point. Default with a ``preprocessor``: the entries of
+            ``pairs``, such as row numbers. Default without a ``preprocessor``: points
+            with equal features are one point.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight)
         labels = points
@@ -171,7 +175,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric, with P(same) of two new points."""
+        """Return the learned metric. Its P(same) is for two points outside the fit."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy(), Link(self._new, np.asarray(0.5)))
 
@@ -205,15 +209,17 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     ) -> Float[np.ndarray, "N"]:
         """Compute P(same) of each pair, shape (N,).
 
-        After ``fit``, without ``points``, P(same) is computed from class probabilities,
-        as in ``LCA.same_probability``. With ``points``, or after ``fit_pairs``, P(same)
-        is averaged over posterior draws, made by Laplace's method with a fixed seed.
+        After ``fit_pairs``, P(same) is averaged over posterior draws, made by Laplace's
+        method with a fixed seed. After ``fit``, P(same) is computed from class
+        probabilities, as in ``LCA.same_probability``.
 
         Parameters
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, as in ``fit_pairs``. A point whose
-            label is not in ``points_`` is new. Default: all points are new.
+            label is not in ``points_`` is new. Default: all points are new. Not
+            supported if the fit had no labels of points (``points_`` is None), as after
+            ``fit``.
         labels, new_classes, prior_odds
             See ``LCA.same_probability``.
         """
@@ -247,21 +253,20 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training pairs. Samplers start at the fit.
+        """Draw from the posterior given the training pairs, near the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``. It samples the posterior near the
-            fit, and does not search for other modes. "laplace" draws the standard
-            deviation ω of the point effects from its approximate
-            posterior on a grid, and the other parameters from a Gaussian approximation
-            of their posterior given ω.
+            Name of a method, or an object with its settings. "nuts" is
+            ``NUTS(target_accept=0.95)``. It does not search for other modes of the
+            posterior. "laplace" draws the standard deviation ω of the point effects
+            from its approximate posterior on a grid. It draws the other parameters from
+            a Gaussian approximation of their posterior given ω.
         log_likelihood : bool, default=False
             Whether to store ``point_log_likelihood``, which ``pm.loo`` requires to
             leave out points. For each point and draw, it is the log density of the
-            labels of the pairs of the point, with the effect of the point integrated
-            out.
+            labels of all pairs of the point. The effect of the point is integrated out.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)
