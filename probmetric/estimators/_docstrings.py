@@ -30,9 +30,8 @@ class Shared:
         classes. Default: 3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. Use a power below 1 if pairs are
-        dependent. "auto" uses 1 in ``fit_pairs``, which assumes that pairs are
-        independent. In ``fit``, pairs that share a point are dependent. For N pairs of
-        n points, "auto" therefore uses n/N.
+        dependent. "auto" uses 1 in ``fit_pairs``, which assumes independent pairs. In
+        ``fit``, "auto" uses n/N for N pairs of n points, because pairs share points.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. The learned metric is always in
         the units of X.

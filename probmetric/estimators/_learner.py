@@ -105,9 +105,9 @@ class Learner[M](BaseEstimator):
         Parameters
         ----------
         method : sampler or its name, optional
-            Name of a method, or an object with its settings, such as ``pm.NUTS()``. The
-            notes of the class list the methods. Default: exact draws if the posterior
-            has a closed form, otherwise "nuts".
+            Name of a method, or a sampler such as ``pm.NUTS()``. The notes of the class
+            list the methods. Default: exact draws if the posterior has a closed form,
+            otherwise "nuts".
 
         Returns
         -------

@@ -61,7 +61,7 @@ class MahalanobisMixin(
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the learned metric, a function of two points that can be pickled."""
+        """Return the learned metric, a picklable function of two points."""
         check_is_fitted(self)
         return Mahalanobis(self.components_.copy())
 
@@ -166,7 +166,7 @@ class PairsMixin(MahalanobisMixin):
 
     @available_if(_has_threshold)
     def score(self, pairs: ArrayLike, y: ArrayLike) -> float:
-        """Compute the area under the ROC curve of ``decision_function`` on pairs."""
+        """Compute the area under the ROC curve of the negative distance of pairs."""
         scores = self.pair_score(pairs)
         return float(roc_auc_score(pair_labels(y, len(scores)), scores))
 
@@ -188,10 +188,9 @@ class PairsMixin(MahalanobisMixin):
         min_rate: int | float | None = None,
         beta: int | float = 1.0,
     ) -> Self:
-        """Choose ``threshold_`` from labeled pairs.
+        """Choose ``threshold_`` (largest distance of *same* pairs) from labeled pairs.
 
-        ``predict`` returns *same* for distances up to ``threshold_``. This method also
-        sets ``pair_classes_``, the two labels that ``predict`` returns.
+        Also sets ``pair_classes_``, the two labels that ``predict`` returns.
 
         Parameters
         ----------

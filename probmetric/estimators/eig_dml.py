@@ -51,7 +51,7 @@ class EigDML(PairLearner):
         of about 1%.
     kappa : float > 0, optional
         Sum κ of the squared distances of close pairs. κ changes all distances by a
-        common factor, and has no other effect. Default: d.
+        common factor, and has no other effect. Default: the number of features d.
     ridge : float ≥ 0, default=1e-6
         Regularization of H, the sum of (a - b)(a - b)ᵀ over close pairs (a, b).
         ``ridge`` times tr(H)/d is added to the diagonal of H. If ``ridge`` is 0, a
@@ -88,8 +88,8 @@ class EigDML(PairLearner):
         Squared distance of the nearest far pair at the optimum, before the Euclidean
         metric is added.
     dual_ : float
-        Upper bound on this squared distance, for every metric that satisfies the
-        constraint on close pairs.
+        Upper bound on the squared distance of the nearest far pair, for every metric
+        that satisfies the constraint on close pairs.
     gap_ : float
         ``dual_ - primal_``.
     far_weights_ : array of shape (n_F,)

@@ -173,7 +173,7 @@ class HierarchicalLCA(EffectLearner):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from labeled pairs in groups, and choose one threshold for all groups.
+        """Learn from pairs in groups, and choose one threshold of ``predict``.
 
         Parameters
         ----------
@@ -363,8 +363,8 @@ class HierarchicalLCA(EffectLearner):
             Default: a new group, or the only group of a fit without groups. For a new
             group, the deviation of its map from the common map is drawn too.
         method : sampler, or "nuts", "laplace"; optional
-            Name of a method, or an object with its settings, such as ``pm.NUTS()``.
-            Default: "laplace" for prediction, "nuts" for intervals.
+            Name of a method, or a sampler such as ``pm.NUTS()``. Default: "laplace" for
+            prediction, "nuts" for intervals.
         seed : int, default=0
             Seed of the draws, and of the deviations of a new group from the common map.
         """

@@ -39,8 +39,8 @@ class PairLDA(PairLearner):
     Parameters
     ----------
     n_components : int, optional
-        Maximum number of rows of the linear map, from 1 to d. Default: all directions
-        with positive weight in the distance.
+        Maximum number of rows of the linear map, from 1 to the number of features d.
+        Default: all directions with positive weight in the distance.
     method : {"generalized", "kissme", "rca", "notes"}, default="generalized"
         Formula of M. "generalized" computes M from the generalized eigenvectors of F̄
         and C̄. "kissme" uses C̄⁻¹ - F̄⁻¹, from the log likelihood ratio of two normal

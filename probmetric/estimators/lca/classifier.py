@@ -99,8 +99,8 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     Notes
     -----
     For standardized features, the prior of √(1 + 2σ_c²) L_c is normal with mean kW₀.
-    Every entry has standard deviation kc/√λ, where c is ‖W₀‖/√p (Frobenius norm). The
-    scale of W₀ is computed from distances within classes.
+    Every entry has standard deviation k‖W₀‖/√(pλ), with the Frobenius norm. The scale
+    of W₀ is computed from distances within classes.
 
     References
     ----------

@@ -139,7 +139,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``tol``. Default: 1e-8 for L-BFGS, and 1.5e-8 for EM.
     random_state : int, RandomState or None, default=0
         Seed of the folds of ``regularization="cv"`` and of the choice of anchors. With
-        None, folds and anchors differ in every fit.
+        None, both differ in every fit.
 
     Attributes
     ----------
@@ -175,9 +175,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``n_anchors`` is set. It has 7 degrees of freedom (see Benchmarks: anchors). It
         does not include the sampling of the data.
     threshold_, pair_classes_ : float, array of shape (2,)
-        Largest distance of pairs that ``predict`` classifies as *same*, and the two
-        labels that ``predict`` returns. Set by ``fit_pairs``, ``calibrate_threshold``
-        or ``set_threshold``.
+        Largest distance that ``predict`` classifies as *same*, and the two labels that
+        it returns. Set by ``fit_pairs``, ``calibrate_threshold`` or ``set_threshold``.
     fitted_ : Fitted
         Result of the fit, with its pairs and prior, for standardized features.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
@@ -185,11 +184,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The fit is the posterior mode, a local optimum in general. For standardized
-    features, the prior of W = √(1 + 2σ²) L is normal with mean W₀. Every entry has
-    standard deviation c/√λ, where c is ‖W₀‖/√p (Frobenius norm). Unless ``prior_mean``
-    is an array, the scale of W₀ is computed from the pairs of the fit (empirical
-    Bayes). The prior of exp(-b) is uniform on (0, 1).
+    The fit is the posterior mode of log b and of W = √(1 + 2σ²) L, for standardized
+    features. It may be a local maximum. The prior of W is normal with mean W₀. Every
+    entry has standard deviation ‖W₀‖/√(pλ), with the Frobenius norm. Unless
+    ``prior_mean`` is an array, the scale of W₀ is computed from the pairs of the fit
+    (empirical Bayes). The prior of exp(-b) is uniform on (0, 1).
 
     To choose ``prior_mean`` and ``n_components``, cross-validation uses the log loss of
     ``KNeighborsClassifier`` in five folds. With fewer than 300 points, the folds are
@@ -401,11 +400,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Parameters
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
-            Name of a method, or an object with its settings, such as ``pm.NUTS()``.
-            "nuts" is exact up to Monte Carlo error. "svi" and "laplace" are
-            approximations, and report the Pareto k-hat diagnostic. "bootstrap" repeats
-            the fit with random weights of the points. The weight of a pair is then the
-            product of the weights of its points.
+            Name of a method, or a sampler such as ``pm.NUTS()``. "nuts" is exact up to
+            Monte Carlo error. "svi" and "laplace" are approximations, and report the
+            Pareto k-hat diagnostic. "bootstrap" repeats the fit with random weights of
+            the points. The weight of a pair is then the product of the weights of its
+            points.
         learning_rate : float > 0, optional
             Power to which the likelihood is raised. Default: the learning rate of the
             fit, or 1 for the bootstrap. For other values, ``sample`` first fits the

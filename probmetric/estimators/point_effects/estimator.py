@@ -88,7 +88,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Notes
     -----
     An entry of the linear map, for standardized features, has prior standard deviation
-    c/√λ. Here c is ‖W₀‖/√p, with the Frobenius norm of the prior mean W₀.
+    ‖W₀‖/√(pλ), with the Frobenius norm of the prior mean W₀.
 
     The estimate of ω maximizes the marginal posterior density of ω, computed by
     Laplace's method. The linear map, b and the effects then maximize the posterior
@@ -258,11 +258,10 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            Name of a method, or an object with its settings. "nuts" is
-            ``NUTS(target_accept=0.95)``. It does not search for other modes of the
-            posterior. "laplace" draws the standard deviation ω of the point effects
-            from its approximate posterior on a grid. It draws the other parameters from
-            a Gaussian approximation of their posterior given ω.
+            "nuts" is ``NUTS(target_accept=0.95)``. It does not search for other modes
+            of the posterior. "laplace" draws the standard deviation ω of the point
+            effects from its approximate posterior on a grid. It draws the other
+            parameters from a Gaussian approximation of their posterior given ω.
         log_likelihood : bool, default=False
             Whether to store ``point_log_likelihood``, which ``pm.loo`` requires to
             leave out points. For each point and draw, it is the log density of the
