@@ -407,8 +407,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             points.
         learning_rate : float > 0, optional
             Power to which the likelihood is raised. Default: the learning rate of the
-            fit, or 1 for the bootstrap. For other values, ``sample`` first fits the
-            same pairs again.
+            fit, or 1 for the bootstrap. If it differs from the learning rate of the
+            fit, ``sample`` first fits the same pairs again.
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every pair under every draw, computed
             without learning rate and weights. ``pm.loo`` requires these values. It also
@@ -537,7 +537,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Raises
         ------
         ValueError
-            If ``n_draws`` is set for the jackknife, or ``target`` for a sampler.
+            If ``n_draws`` is set for the jackknife, or ``target="all_pairs"`` for a
+            sampler.
             If draws for intervals are requested for more than 1000 labeled points.
 
         Notes
