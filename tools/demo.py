@@ -25,8 +25,8 @@ def main() -> None:
     gain = 100 * np.subtract(*map(np.asarray, right), dtype=float)
     print(
         f"Neighbors classify {right[0].mean():.1%} of held-out wines correctly: "
-        f"{gain.mean():+.1f} ± {gain.std() / np.sqrt(len(X)):.1f} points against the "
-        f"distance “{EUCLID}”."
+        f"{gain.mean():+.1f} ± {gain.std() / np.sqrt(len(X)):.1f} percentage "
+        f"points against the distance “{EUCLID}”."
     )
 
     index = pm.nearest(lca.get_metric(), new, X, MOST)[1][0]

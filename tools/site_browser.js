@@ -25,6 +25,62 @@ function light(element) {
   return (r + g + b) / 765;
 }
 
+// The red, green, blue and opacity of a color in any notation, from 0 to 255.
+const dot = Object.assign(document.createElement("canvas"), {width: 1, height: 1});
+const brush = dot.getContext("2d", {willReadFrequently: true}), known = new Map();
+function rgba(color) {
+  if (!known.has(color)) {
+    brush.clearRect(0, 0, 1, 1);
+    brush.fillStyle = color;
+    brush.fillRect(0, 0, 1, 1);
+    known.set(color, [...brush.getImageData(0, 0, 1, 1).data]);
+  }
+  return known.get(color);
+}
+
+const over = ([r, g, b, a], back) => [r, g, b].map((x, i) => (x * a + back[i] * (255 - a)) / 255);
+
+function background(element) {
+  if (!element) return [255, 255, 255];
+  const color = rgba(getComputedStyle(element).backgroundColor);
+  return color[3] === 255 ? color : over(color, background(element.parentElement));
+}
+
+// Relative luminance and contrast as defined by WCAG 2.
+function luminance(color) {
+  const [r, g, b] = color.map(x => x / 255).map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(one, other) {
+  const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+
+// Report each pair of colors of a text and its background that WCAG 2 (AA) calls too pale.
+const pale = new Set();
+function checkContrast(path) {
+  const root = page().documentElement, texts = page().createTreeWalker(page().body, NodeFilter.SHOW_TEXT);
+  const shown = new Set();
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (texts.currentNode.data.trim() && !element.closest("svg, script, style") && element.checkVisibility({visibilityProperty: true})) shown.add(element);
+  }
+  for (const theme of ["light", "dark"]) {
+    root.dataset.theme = theme;
+    for (const element of shown) {
+      const style = getComputedStyle(element), size = parseFloat(style.fontSize);
+      const back = background(element), found = contrast(over(rgba(style.color), back), back);
+      const asked = size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5;
+      const colors = `${style.color} on ${back.map(Math.round).slice(0, 3)} in the ${theme} mode`;
+      if (found >= asked || pale.has(colors)) continue;
+      pale.add(colors);
+      const text = element.textContent.trim().slice(0, 30);
+      faults.push(`${path}: contrast ${found.toFixed(2)} of "${text}" (${element.className || element.localName}): ${colors}`);
+    }
+  }
+}
+
 async function check(path) {
   await open(path, 390);
   // The theme lets the article scroll, not the page.
@@ -41,6 +97,7 @@ async function check(path) {
     if (!image.alt) faults.push(`${path}: no alt text: ${image.src}`);
     if (image.complete && !image.naturalWidth) faults.push(`${path}: not shown: ${image.src}`);
   }
+  checkContrast(path);
 }
 
 async function use() {

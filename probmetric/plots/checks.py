@@ -229,7 +229,7 @@ def predictive_check(
     outside = int(np.sum((observed < low) | (observed > high)))
     label = f"observed ({outside} of {len(observed)} outside)"
     axis.plot(centers, observed, "o", color=ink(), ms=5, label=label)
-    axis.set(ylim=(-0.03, 1.03), ylabel="share of pairs that coincide")
+    axis.set(ylim=(-0.03, 1.03), ylabel="fraction of same pairs")
     axis.set_xlabel("distance under the posterior mean metric")
     axis.set_title("Would the model have produced these pair labels?")
     axis.legend()
@@ -381,7 +381,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
         axis.set(ylim=(-0.03, 1.03), title=f"{name}: {part.verdict}")
         axis.set_xlabel("stated P(same)" if name == "calibration" else "distance")
         axis.legend()
-    np.atleast_1d(panels)[0].set_ylabel("share of pairs that coincide")
+    np.atleast_1d(panels)[0].set_ylabel("fraction of same pairs")
     return figure
 
 

@@ -112,7 +112,7 @@ def evaluate_page(
     # The points were held out only from the votes: a stored metric had them in its fit.
     seen = any("learned from the same points" in n for n in summary.get("notes", []))
     where = "points of the metric's own fit" if seen else "held-out points"
-    against = f"{gain:+.1f}{error} points against the Euclidean distance"
+    against = f"{gain:+.1f}{error} percentage points against the Euclidean distance"
     if gain == sem == 0:
         against = "the same points are correct as under the Euclidean distance"
     return page(
