@@ -30,36 +30,36 @@ class Shared:
         3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. Use a power below 1 if pairs are
-        dependent. "auto" uses 1 in ``fit_pairs``, which assumes that pairs are
-        independent. In ``fit``, which makes N pairs from n labeled points, "auto" uses
-        n/N.
+        dependent. In ``fit_pairs``, "auto" uses 1, which assumes independent pairs. In
+        ``fit``, "auto" uses the number of labeled points divided by the number of pairs
+        made from them.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. The learned metric is always in
         the units of X.
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     odd_one_out : bool, default=False
-        Use True if each response names the odd one of three points or objects. The odd
-        one is outside the nearest pair. If y is None, the odd one is the last.
+        Use True if each response names the odd one of three points or objects: the one
+        outside the nearest pair. If y is None, the odd one is the last.
     lapse_rate : float in [0, 1) or "auto", default=0
-        Probability ε of a lapse. In a lapse, the response ignores the distances, and
-        all alternatives are equally probable. If responses contain lapses and ε is 0,
-        the distances are too small. "auto" learns ε with the prior Beta(1, 10).
+        Probability of a lapse: a response that ignores the distances, so that all
+        alternatives are equally probable. "auto" learns it with the prior Beta(1, 10).
+        If responses contain lapses and ``lapse_rate`` is 0, the learned distances are
+        too small.
     rater_spread : float > 0, default=1.0
-        Prior standard deviation ω of the log of ``sharpness_``, if there are
-        ``raters``.
+        Prior standard deviation of the log of ``sharpness_``, a factor for each rater.
+        Only used with the argument ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
         Required if X (n,) or pairs (N, 2) contain references to points instead of
-        features. Either an array of points, and references are its row numbers, or a
-        function that converts an array of references to an array of points.
+        features. An array of points (references are its row numbers), or a function
+        that converts an array of references to an array of points.
     unlabeled : label, default="warn"
         Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
-        ignores unlabeled rows. If ``unlabeled`` is NaN, rows with label None are
-        unlabeled too. If ``unlabeled`` is None or "warn", every label is a class (or
-        group). "warn" also raises a warning if a label is -1.
+        ignores these rows. NaN also matches the label None. With None or "warn", every
+        label is a class (or group). "warn" also warns if a label is -1.
     handle_unknown : {"error", "ignore"}, default="error"
         Treatment of unknown values of factors (text or categorical columns of a data
-        frame). A value is unknown if it did not occur in ``fit``. "error" raises an
+        frame). Values are unknown if they did not occur in ``fit``. "error" raises an
         error for unknown values, and treats missing values as NaN. "ignore" places
         unknown and missing values at the same distance from all known values.
     """
@@ -112,18 +112,18 @@ class Shared:
         seed : int, default=0
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every observation under every draw.
-            ``pm.loo`` requires these values, which ignore the learning rate and
-            weights.
+            ``pm.loo`` requires these values. They ignore the learning rate and weights.
         log_prior : bool, default=True
-            Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data. Power scaling (``az.psense_summary``) uses these values.
+            Whether to store the log prior of each parameter (NumPyro site) and the log
+            likelihood of all data. Power scaling (``az.psense_summary``) uses these
+            values.
         predictive : bool, default=False
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior. Its parameters were set from the data. The
-            draws are stored as ``prior``. Observations simulated from the draws are
-            stored as ``prior_predictive``. Default: no prior draws.
+            Number of draws from the prior, which are stored as ``prior``. Observations
+            simulated from them are stored as ``prior_predictive``. The parameters of
+            the prior were set from the data. Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.
@@ -135,13 +135,13 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. Some learners have a posterior for each use.
+            Intended use: averages of predictions over draws, or interval estimates.
+            Some learners use different draws for the two.
         draws : DataTree, optional
-            Draws that ``sample`` of this fit returned. Default: new draws, made by
-            ``method``.
+            Result of ``sample`` of this fit. Default: new draws by ``method``.
         n_draws : int, optional
-            Number of metrics, computed from evenly spaced draws of the joined chains.
-            Default: 100, or the number of ``draws``.
+            Number of metrics. They are computed from evenly spaced draws of all chains.
+            Default: 100, or the number of ``draws`` if you pass them.
         seed : int, default=0
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,

@@ -98,13 +98,13 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data. Samplers start at the fit.
+        """Draw from the posterior given the training data. Chains start at the fit.
 
         Parameters
         ----------
         method : sampler or its name, optional
             Sampler. Default: exact draws if the posterior has a closed form, otherwise
-            "nuts". The notes of the class list other methods.
+            "nuts". For other methods, see the Notes of the class.
 
         Returns
         -------
@@ -127,18 +127,18 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the learned metric with its uncertainty: one metric for each draw.
+        """Return the learned metric with uncertainty: one metric per posterior draw.
 
         Parameters
         ----------
         method : sampler or its name, optional
-            Sampler, as in ``sample``. The default depends on the learner.
+            Sampler, as in ``sample``. For the default, see the Notes of the class.
 
         Raises
         ------
         ValueError
             If the draws come from a different learner.
-            If the purpose is "intervals" and the draws of this fit do not vary.
+            If ``purpose="intervals"`` and the draws of this fit do not vary.
         """
         self._check(purpose)
         return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)

@@ -61,21 +61,21 @@ class SameProbability:
         new_classes: bool = False,
         prior_odds: float | None = None,
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(same class) of each pair, shape (N,).
+        """Compute P(same) of each pair, the probability of a common class, shape (N,).
 
-        After a fit to labels, P(same) is the probability that two independent items
-        with features x and x' share a class: P(same) = Σ p_c(x) p_c(x'), summed over
-        classes c. The class probabilities p_c come from ``predict_proba``. A learner
-        without ``predict_proba`` uses soft votes of ``KNeighborsClassifier`` under the
-        learned metric. If the class y of the second point is known, P(same) is p_y(x).
+        After a fit to labels, P(same) = Σ p_c(x) p_c(x') for independent points x and
+        x', summed over classes c. The class probabilities p_c come from
+        ``predict_proba``. A learner without ``predict_proba`` uses soft votes of
+        ``KNeighborsClassifier`` under the learned metric. If the class y of the second
+        point is known (``labels``), P(same) is p_y(x).
+
         P(same) of two equal points can be below 1, because items with equal features
-        can have different classes. P(same) can also increase with distance. ``predict``
-        ignores P(same) and uses only the distance. For repeated measurements of one
-        object, use ``TwoStageMixture``.
+        can have different classes. P(same) can also increase with distance. For
+        repeated measurements of one object, use ``TwoStageMixture``.
 
         If only one point of a pair equals a training row, the class of this point is
-        the label of the row. If both points equal training rows, both have class
-        probabilities from leave-one-out votes (or ``predict_proba``).
+        the label of the row. If both points equal training rows, class probabilities of
+        both points are used. If they are votes, they are leave-one-out.
 
         Parameters
         ----------
@@ -84,9 +84,9 @@ class SameProbability:
             Known classes of the second points. Default: the classes are unknown.
         new_classes : bool, default=False
             Use True if the points belong to classes that were not in the fit. P(same)
-            is then a function of the distance. The function is estimated by up to five
-            refits, each without some of the classes. The fit must have at least four
-            classes with two or more rows.
+            is then a function of the distance, estimated by up to five refits without
+            some of the classes. The fit must have at least four classes with two or
+            more rows.
         prior_odds : float > 0, optional
             Odds of *same* among your pairs, for example 1/9 if one pair in ten is
             *same*. Required if ``new_classes=True``, and not allowed otherwise.
