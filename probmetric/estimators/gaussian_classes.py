@@ -404,6 +404,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         ----------
         method : {"exact"}, optional
         n_draws : int, default=24
+            Number of metrics.
         seed : int, default=0
             ``sample`` with the same seed and number of draws returns the same draws.
 

@@ -140,9 +140,9 @@ class GLML(SameProbability, GaussianLearner):
     at least as accurate with 20 to 160 points. With few labels, ``gamma="cv"`` mostly
     chooses the Euclidean metric. See Benchmarks: few_classes.
 
-    ``sample`` draws exactly from the posterior of the Gaussians. The variables are
-    weights (class), mean (class, feature) and covariance (class, feature, feature_bis).
-    ``sample`` is not available if ``densities="mle"``.
+    ``sample`` draws exactly from the posterior of the Gaussians. Variables and
+    dimensions are weights (class), mean (class, feature) and covariance (class,
+    feature, feature_bis). ``sample`` is not available if ``densities="mle"``.
 
     By default ``posterior_metric`` uses the draws of the fit. It assumes that labeled
     points are independent draws from the model. Intervals may contain the true distance

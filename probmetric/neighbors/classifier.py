@@ -128,11 +128,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         to 4) and the sharpness together, by the leave-one-out log score of at most 2000
         training points, minus a penalty (Eq. (5) of ``neighbors.votes``).
     sharpness : "loo" or float > 0, default="loo"
-        Exponent of the mean weight of the soft votes for a class (Eq. (4) of
-        ``neighbors.votes``). With 1, the probability of a class is the sum of its
-        weights divided by the sum of all weights. Larger values increase the
-        probability of the class with the largest mean weight. "loo" chooses among 1,
-        1.5, 2 and 3.
+        Exponent of soft votes. With 1, the probability of a class is the sum of the
+        weights of its points, divided by the sum of all weights. Larger values increase
+        the probability of the class with the largest mean weight (Eq. (4) of
+        ``neighbors.votes``). "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training class frequencies, which are averaged with the votes. For
         "soft" votes it is in [0, 1), and "loo" uses 0.02. For "count" votes it is a

@@ -94,14 +94,14 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         - "default": the weak prior of Fraley and Raftery. For one component with
           ``covariance="free"`` and at most as many groups as features, another prior is
-          used. It shrinks W to a multiple of I, with the weight of 8 points per
-          feature, and shrinks B weakly.
+          used. It shrinks W_k to a multiple of the diagonal matrix of feature
+          variances, with the weight of 8 points per feature, and shrinks B_k weakly.
         - "flat": maximum likelihood. A maximum may not exist.
-        - "cv": a prior that shrinks W and B to multiples of I. Use "cv" if groups are
-          classes. Its weight, from 1 to 256 points or ∞, is chosen by the log loss of
-          ``KNeighborsClassifier`` in folds, which takes 25 to 75 small fits. If the
-          weight is ∞, scores order pairs by Euclidean distance, and probabilities are
-          not meaningful.
+        - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
+          Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
+          chosen by the log loss of ``KNeighborsClassifier`` in folds, which takes 25 to
+          75 small fits. If the weight is ∞, scores order pairs by Euclidean distance,
+          and probabilities are not meaningful.
         - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. Default: the log likelihood ratio.
@@ -115,7 +115,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         fit, as in the paper. "held-out" chooses a factor for each component, by the
         likelihood of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor that multiplies W for the second point of each pair (an element of a
+        Factor that multiplies W_k for the second point of each pair (an element of a
         database). With 0, second points are representatives without noise (EQ-5 of the
         paper). The fit does not use ``database_noise``.
     n_starts : int, default=1
@@ -142,7 +142,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     prior_strength_ : float
         Weight of the prior in points. Set only with ``prior="cv"``.
     alpha_ : float or None
-        Fraction α of noise in all components. None if W and B are free.
+        Fraction α of noise in all components. None if W_k and B_k are free.
     metric_ : PairSimilarity
         Learned similarity, as returned by ``get_metric``.
     calibration_ : Calibration or None
@@ -484,7 +484,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._criterion(X, np.log, "bic")
 
     def aic(self, X: ArrayLike) -> float:
-        """Compute the AIC, -2 log p(X) + 2m. Lower is better. For m see ``bic``."""
+        """Compute the AIC, -2 log p(X) + 2m. Lower is better.
+
+        m is the number of free parameters, as in ``bic``.
+        """
         return self._criterion(X, lambda _: 2.0, "aic")
 
     def _criterion(
