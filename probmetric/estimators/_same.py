@@ -67,7 +67,9 @@ class SameProbability:
         x', summed over classes c. The class probabilities p_c come from
         ``predict_proba``. A learner without ``predict_proba`` uses soft votes of
         ``KNeighborsClassifier`` under the learned metric. If the class y of the second
-        point is known (``labels``), P(same) is p_y(x).
+        point is known (``labels``), P(same) is p_y(x). After a fit to pairs, ``LCA``
+        and ``GDM`` compute P(same) by their model, and most other learners raise
+        ValueError.
 
         P(same) of two equal points can be below 1, because items with equal features
         can have different classes. P(same) can also increase with distance. For

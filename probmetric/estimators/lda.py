@@ -172,9 +172,10 @@ class LDA(_TiedClasses):
     feature_bis), weights (class), mean (class, feature) and covariance (all_classes,
     feature, feature_bis). M is the matrix of the metric. The covariance Σ_W within
     classes has the inverse Wishart prior IW(s + d + 1, s T), with s =
-    ``prior_strength_`` and prior mean T. This prior is improper if s = 0. The prior of
-    a class mean μ_c is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, which is improper. Prior draws
-    and a log prior are therefore not available. The prior of class weights is uniform.
+    ``prior_strength_`` and prior mean T, toward which Σ_W is shrunk. This prior is
+    improper if s = 0. The prior of a class mean μ_c is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``,
+    which is improper. Prior draws and a log prior are therefore not available. The
+    prior of class weights is uniform.
 
     ``covariance_`` and ``means_`` are posterior means, and ``priors_`` is the posterior
     mode of the class weights. The learned metric is computed from these three

@@ -101,10 +101,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
           cross-validation evaluates the learner and the classifier together. Its
           parameters have names such as ``metric__regularization``. If it requires
           groups, as ``TwoStageMixture`` does, the classes are used as groups.
-        - A fitted ``Metric``: evaluate the classifier on points that the metric was not
-          learned from.
-        - A ``PosteriorMetric``: class *probabilities* (not distances) are averaged over
-          its draws.
+        - A fitted ``Metric`` or ``PosteriorMetric``: evaluate the classifier on points
+          that the metric was not learned from. Class *probabilities* (not distances)
+          are averaged over the draws of a ``PosteriorMetric``.
         - A list: each metric is fitted six times. Class probabilities are averaged with
           weights from Bayesian stacking (``neighbors.stacking``).
     n_neighbors : int, default=5
