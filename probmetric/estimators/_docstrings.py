@@ -38,15 +38,16 @@ class Shared:
     max_iter : int, default=500
         Maximum number of iterations of the solver.
     odd_one_out : bool, default=False
-        Use True if each response names the odd one of three points or objects. The odd
-        one is outside the nearest pair. If y is None, the odd one is the last.
+        Use True if each response names the odd one of three points or objects: the one
+        outside the nearest pair. If y is None, the odd one is the last.
     lapse_rate : float in [0, 1) or "auto", default=0
-        Probability ε of a lapse. In a lapse, the response ignores the distances, and
-        all alternatives are equally probable. If responses contain lapses and ε is 0,
-        the distances are too small. "auto" learns ε with the prior Beta(1, 10).
+        Probability of a lapse: a response that ignores the distances, so that all
+        alternatives are equally probable. "auto" learns it with the prior Beta(1, 10).
+        If responses contain lapses and ``lapse_rate`` is 0, the learned distances are
+        too small.
     rater_spread : float > 0, default=1.0
-        Prior standard deviation ω of the log of ``sharpness_``, if there are
-        ``raters``.
+        Prior standard deviation of the log of ``sharpness_``, a factor for each rater.
+        Only used with the argument ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
         Set it to pass references to points instead of features, as X of shape (n,) or
         pairs of shape (N, 2). If it is an array of points, the references are its row
@@ -116,8 +117,9 @@ class Shared:
             computed without learning rate and weights. ``pm.loo`` requires these
             values.
         log_prior : bool, default=True
-            Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data. Power scaling (``az.psense_summary``) uses these values.
+            Whether to store the log prior of each parameter (NumPyro site) and the log
+            likelihood of all data. Power scaling (``az.psense_summary``) uses these
+            values.
         predictive : bool, default=False
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
@@ -140,8 +142,7 @@ class Shared:
             Intended use of the result. Some learners have a different posterior for
             each use.
         draws : DataTree, optional
-            Draws that ``sample`` of this fit returned. Default: new draws, made by
-            ``method``.
+            Result of ``sample`` of this fit. Default: new draws by ``method``.
         n_draws : int, optional
             Number of metrics in the result, computed from evenly spaced draws of the
             joined chains. Default: 100, or the number of ``draws``.

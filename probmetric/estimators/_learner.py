@@ -130,7 +130,7 @@ class Learner[M](BaseEstimator):
         seed: int = 0,
         progress: bool | None = None,
     ) -> PosteriorMetric:
-        """Return the learned metric with its uncertainty: one metric for each draw.
+        """Return the learned metric with uncertainty: one metric per posterior draw.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Learner[M](BaseEstimator):
         ------
         ValueError
             If the draws come from a different learner.
-            If the purpose is "intervals" and the draws of this fit do not vary.
+            If ``purpose="intervals"`` and the draws of this fit do not vary.
         """
         self._check(purpose)
         return self._posterior_metric(purpose, draws, method, n_draws, seed, progress)

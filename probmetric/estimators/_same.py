@@ -69,8 +69,8 @@ class SameProbability:
         without ``predict_proba`` uses soft votes of ``KNeighborsClassifier`` under the
         learned metric. If the class y of the second point is known, P(same) is p_y(x).
 
-        After a fit to pairs, P(same) requires a learner with a model of pairs, such as
-        ``LCA``.
+        After a fit to pairs, ``LCA`` and ``GDM`` compute P(same) by their model, and
+        most other learners raise ValueError.
 
         Parameters
         ----------

@@ -64,16 +64,15 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     A point x is projected to Ax by a learned p × d matrix A. In the projection, the
     density of every class is a mixture of Gaussians. Class probabilities are computed
     from these densities. The fit maximizes the probability of the classes, not the
-    density of x. A step costs O(n), compared to O(n²) for neighborhood components
-    analysis.
+    density of x. A step takes O(n) operations for n points.
 
     Parameters
     ----------
     n_components : int, optional
-        Number of rows p of A, from 1 to d. ``components_`` then has p rows. Default:
-        the number of classes minus 1, but at least 2 and at most d. With the default,
-        the metric is mixed with the Euclidean metric (see ``prior_strength``) and has
-        full rank.
+        Number of rows p of A, from 1 to the number of features d. ``components_`` then
+        has p rows. Default: the number of classes minus 1, but at least 2 and at most
+        d. Only with the default, the metric is mixed with the Euclidean metric (see
+        Notes) and has full rank.
     n_gaussians : int or sequence of int, default=3
         Number of mixture components of every class, or one number for each class. A
         class with fewer distinct projected points has fewer components.
@@ -81,43 +80,32 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Covariances of the mixtures: one for each class, or one for each component.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. With larger s, the metric is
-        closer to the Euclidean metric. "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by
-        the cross-validated log loss of ``KNeighborsClassifier`` under the starting
-        value of A (``inference.dca_gm.choice``). This choice requires no fits of
-        DCA-GM. s = 0 was the default before version 0.2, and turns the following priors
-        off. s has four effects:
-
-        - The starting value of A consists of directions of LDA and RCA. The covariance
-          within classes, from which they are computed, is shrunk toward the diagonal
-          matrix of feature variances with the weight of s points.
-        - The prior mean of A is the starting value. The precision of this prior is
-          multiplied by 10 (1 + s/n), with s/n at most 100.
-        - The learned metric is mixed with the Euclidean metric of standardized
-          features, which has weight s/(n + s). With s = ∞ the result is the Euclidean
-          metric. If ``n_components`` is set or ``metric="subspace"``, the metric is not
-          mixed. Then s = ∞ only makes the covariance of the starting value diagonal.
-        - With ``solver="lbfgs"`` and any s > 0, the prior of the mixtures has the
-          weight of 22 points.
+        closer to the Euclidean metric of scaled features (see Notes). "cv" chooses s
+        among 1, 4, 16, 64, 256 and ∞ by the cross-validated log loss of
+        ``KNeighborsClassifier`` under the starting value of A, without fits of DCA-GM.
+        0 turns this prior off.
     regularization : float > 0, default=1.0
-        Strength λ of the prior of A around its starting value. An entry of A has prior
-        standard deviation c/√(10 λ(1 + s/n)), or c/√λ if s is 0. c is the root mean
-        square of the entries of the starting value.
+        Strength λ of the prior that keeps A near its starting value (see Notes).
+        Increase λ to keep A nearer.
     learning_rate : float > 0, default=1.0
         Power to which the likelihood is raised. Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        "lbfgs" computes the joint posterior mode. "hybrid" and "hybrid_tied" alternate
-        EM and conjugate gradient steps, as in the paper. In the gradient steps,
-        "hybrid" keeps the centers of the mixtures fixed. With "hybrid_tied" the centers
-        are projections Aμ' of points μ', and move with A. The two alternating solvers
-        do not maximize a single objective, and return their best iterate.
+        - "lbfgs" computes the joint posterior mode of A and the mixtures.
+        - "hybrid" alternates EM and conjugate gradient steps for A, as in the paper. It
+          does not maximize a single objective, and returns its best iterate. Gradient
+          steps keep the centers of the mixtures fixed.
+        - "hybrid_tied" is like "hybrid", but the centers are projected points that move
+          with A in gradient steps.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        Metric that ``components_`` and ``transform`` use. See ``get_metric``.
+        Metric of ``components_`` and ``transform``: the Fisher information of the class
+        probabilities, averaged over the points, or the Euclidean distance after
+        projection.
     max_iter : int, optional
-        Maximum number of steps. Default: 500 for "lbfgs", and 30 for the alternating
+        Maximum number of steps. Default: 500 for "lbfgs", and 30 for the hybrid
         solvers, which stop after ``max_iter`` steps by design.
     tol : float, default=1e-5
         "lbfgs" stops if an iteration increases the log posterior by less than ``tol``.
-        The alternating solvers stop if the gradient is smaller than ``tol``.
+        The hybrid solvers stop if the gradient is smaller than ``tol``.
     random_state : int, default=0
         Seed of k-means, which computes the starting values of the mixtures.
 
@@ -125,16 +113,17 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     ----------
     classes_ : array of shape (c,)
     components_ : array of shape (p, d), or (d, d) if mixed
-        Linear map L of the metric M = LᵀL, in input units. Rows are in order of
-        descending contribution to M. If the metric is mixed with the Euclidean metric,
-        columns of constant features are zero.
+        Linear map L of the metric, whose matrix is LᵀL, in input units. Rows are in
+        order of descending contribution to this matrix. If the metric is mixed with the
+        Euclidean metric, columns of constant features are zero.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose the Euclidean metric.
+        Weight s of the prior that was used. ∞ if "cv" chose the Euclidean metric.
     params_ : DCAGMParams
-        Fitted parameters for standardized features. A is transformed such that the
-        pooled covariance within mixture components is I.
+        Fitted parameters for standardized features. A is transformed, without a change
+        of the class probabilities, such that the pooled covariance within mixture
+        components is I.
     fit_ : Fit
-        Result of the solver, before A is transformed as in ``params_``.
+        Result of the solver, before A is transformed.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -144,8 +133,22 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     -----
     The fit is a local optimum. A is identified only up to an invertible linear map,
     which does not change metrics and probabilities. By default ``posterior_metric``
-    computes 200 metrics by ``method="laplace"`` with fixed mixtures. For log losses
-    with few labels see Benchmarks: few_mixtures.
+    computes 200 metrics by ``method="laplace"``, with mixtures fixed at their posterior
+    mode. For log losses with few labels see Benchmarks: few_mixtures.
+
+    With n points, the weight s of ``prior_strength`` has four effects:
+
+    - The starting value of A consists of directions of LDA and RCA, computed from the
+      covariance within classes. This covariance is shrunk toward the diagonal matrix of
+      feature variances, with the weight of s points.
+    - An entry of A has prior standard deviation c/√(10 λ(1 + s/n)) around its starting
+      value, or c/√λ if s is 0. Here λ is ``regularization``, s/n is limited to 100, and
+      c is the root mean square of the starting values.
+    - The metric is mixed with the Euclidean metric of standardized features, which has
+      weight s/(n + s). If ``n_components`` is set or ``metric="subspace"``, the metric
+      is not mixed. Then s = ∞ only makes the covariance of the starting value diagonal.
+    - With ``solver="lbfgs"`` and any s > 0, the prior of the mixtures has the weight of
+      22 points.
 
     References
     ----------
@@ -187,7 +190,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn the projection and the mixtures."""
+        """Learn the projection A and the mixtures of the classes."""
         data, self.classes_, scaler = labeled_data(
             self, X, y, sample_weight, counts=True
         )
@@ -246,7 +249,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             return (points - self.mean_) / self.scale_
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log p(c|x), shape (n, c), with columns in order of ``classes_``."""
+        """Compute log P(class | x), shape (n, c), columns in order of ``classes_``."""
         points = self._standardized(X)
         rows = pad_rows(points, bucket(len(points)))  # A few sizes, to avoid compiling.
         log_p = np.asarray(class_log_probability(self.params_, rows))
@@ -262,15 +265,16 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Parameters
         ----------
         kind : str, optional
-            Kind of metric. Default: the parameter ``metric`` of the class.
+            Kind of metric. p(c|x) are the class probabilities at a point x. Default:
+            the parameter ``metric`` of the class.
 
             - "average_fisher": Mahalanobis distance under the Fisher information matrix
-              of p(c|x), averaged over the training points. This metric is mixed with
-              the Euclidean metric as described at ``prior_strength``.
-            - "subspace": Euclidean distance in the projection of ``params_``.
+              of p(c|x), averaged over the training points. It is mixed with the
+              Euclidean metric as described in the Notes of the class.
+            - "subspace": Euclidean distance after the projection of ``params_``.
             - "local_fisher": Mahalanobis distance under the Fisher information matrix
               of p(c|x) at the query point.
-            - "hellinger", "jensen_shannon": divergence of the two points' p(c|x).
+            - "hellinger", "jensen_shannon": divergence between p(c|x) of two points.
         """
         check_is_fitted(self)
         kind = self.metric if kind is None else kind
@@ -312,26 +316,30 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     ) -> xr.DataTree:
         """Draw the average Fisher information matrix J and class probabilities.
 
-        J is the matrix of the metric "average_fisher", in input units.
+        J is the matrix of the metric "average_fisher" before it is mixed with the
+        Euclidean metric, in input units.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
         queries : array-like of shape (m, d), optional
-            Points at which p(c|x) is stored. Default: the training points. Must be None
-            if ``log_likelihood``, ``predictive`` or ``prior_draws`` is set.
+            Points at which class probabilities are stored. Default: the training
+            points. Must be None if ``log_likelihood``, ``predictive`` or
+            ``prior_draws`` is set.
         mixtures : {"sampled", "fixed"}, optional
-            Whether the parameters of the mixtures are sampled together with A, or fixed
-            at their posterior mode. Default: "sampled", except for
-            ``method="laplace"``, which is inaccurate with sampled mixtures.
+            Whether the parameters of the mixtures are sampled together with the
+            projection A, or fixed at their posterior mode. Default: "fixed" for
+            ``method="laplace"``, which is inaccurate with sampled mixtures, otherwise
+            "sampled".
         log_prior : bool, default=True
-            Whether to store the log prior of each NumPyro site and the log likelihood
-            of all data. Power scaling (``az.psense_summary``) uses these values. With
-            fixed mixtures, only the log prior of A is stored.
+            Whether to store the log prior of each parameter (NumPyro site) and the log
+            likelihood of all data. Power scaling (``az.psense_summary``) uses these
+            values. With fixed mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior. Its parameters were set from the data. The
-            draws are stored as ``prior``, and classes simulated from the draws as
-            ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
+            Number of draws from the prior, which are stored as ``prior``. Classes
+            simulated from them are stored as ``prior_predictive``. The parameters of
+            the prior were set from the data. Requires sampled mixtures. Default: no
+            prior draws.
 
         Returns
         -------

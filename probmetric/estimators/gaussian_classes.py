@@ -242,25 +242,25 @@ class GaussianLearner(TellsClasses, Learner[Exact]):
 
 @settings
 class GaussianClasses(ClassProbabilities, GaussianLearner):
-    """Bayes classifier with one Gaussian per class, whose parameters are integrated.
+    """Classify by Gaussian classes, averaged over the posterior of their parameters.
 
-    Use this class to classify, and ``GLML`` for a local metric computed from such
+    Use this class to classify. Use ``GLML`` for a local metric computed from the
     Gaussians. The prior of each class is normal-inverse-Wishart, with parameters chosen
     from the data. The predictive density of each class is a Student-t.
 
     Parameters
     ----------
     prior : {"cv", "evidence"}, default "cv"
-        Method to choose the prior. "cv" minimizes the log loss of held-out points in
-        five folds (fewer folds if a class has fewer points). It tries 280 priors, from
-        one fixed diagonal covariance for all classes to a free covariance for each
-        class (``inference.gaussian_classes.choice``). "cv" costs about 5 fits, or 15
-        fits with fewer than 300 points, because the folds are then repeated three
-        times. "cv" may choose a prior that fixes the covariance. Draws then vary too
-        little for intervals. "evidence", the default before version 0.2, maximizes the
-        marginal likelihood over 216 priors that are computed from the pooled covariance
-        of the training points. "evidence" is overconfident if a class has no more
-        points than features. If entries are missing, "evidence" is always used.
+        - "cv" chooses the prior by the log loss of held-out points in five folds (fewer
+          if a class has fewer points). It tries 280 priors, from one fixed diagonal
+          covariance for all classes to a free covariance for each class. "cv" takes
+          about 5 fits. With fewer than 300 points, folds are repeated three times (15
+          fits). If "cv" chooses a prior that fixes the covariance, draws vary too
+          little for intervals.
+        - "evidence" chooses the prior by the marginal likelihood, among 216 priors,
+          which are computed from the pooled covariance of the training points. It is
+          overconfident if a class has no more points than features. It is always used
+          if entries are missing.
     covariance : {"full", "tied", "diagonal"}, default "full"
         Covariances of the Gaussians. "full": one covariance for each class. "tied": one
         covariance for all classes. "diagonal": independent features within each class.
@@ -268,15 +268,14 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Concentration of the Dirichlet prior of the class weights.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
-        as a mapping from class to frequency. Use ``class_prior`` if these frequencies
-        differ from the training frequencies, which are the default. Class probabilities
-        are multiplied by the ratio of the new to the training frequencies, and
+        as a mapping from class to frequency. Default: the training frequencies. Class
+        probabilities are multiplied by population frequency / training frequency, and
         normalized.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN. "error" raises an error. "integrate" assumes that entries are
-        missing at random. The posterior is then a mean over 24 imputations of the rows,
-        drawn by data augmentation. A prediction uses only the observed entries of its
-        row, and is exact given the posterior.
+        missing at random, and averages the posterior over 24 imputations of the
+        training rows, drawn by data augmentation. Rows to predict are not imputed: a
+        prediction uses only the observed entries, and is exact given the posterior.
     random_state : int, RandomState or None
         Seed of the imputations. Not used if all rows are complete.
 
@@ -290,12 +289,12 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        Log marginal likelihood log p(X, y) in scaled units under ``prior_``. With
-        ``prior="evidence"``, use ``log_evidence_`` to compare values of ``covariance``
-        on the same data. NaN if entries are missing.
+        Log marginal likelihood log p(X, y) in scaled units under ``prior_``. Use it to
+        compare values of ``covariance`` on the same data, with ``prior="evidence"``.
+        NaN if entries are missing.
     posterior_ : ClassPosterior
-        Posterior in scaled units. If entries are missing, every array has a leading
-        axis of length 24 for the imputations.
+        Parameters of the posterior, in scaled units. If entries are missing, every
+        array has a leading axis of length 24, for the imputations.
     n_features_in_, feature_names_in_
 
     Notes
@@ -369,8 +368,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         method : {"exact"}, default="exact"
             Independent, exact draws.
         log_prior : bool, default=False
-            Whether to store the log densities of prior and likelihood, which power
-            scaling (``az.psense_summary``) uses.
+            Whether to store the log prior and the log likelihood of each draw. Power
+            scaling (``az.psense_summary``) uses these values.
 
         Returns
         -------
@@ -395,15 +394,17 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> PosteriorMetric:
         """Return one local metric for each posterior draw of the class Gaussians.
 
-        Each metric is computed as in ``GLML(rule="min_norm", gamma=0)``. The posterior
-        assumes that labeled points are independent draws from the model. Intervals
-        contain the true distance less often than their nominal probability, especially
-        with few points. See Benchmarks: local_intervals.
+        A local metric has a matrix for each query point. It is computed from the
+        Gaussians as in ``GLML(rule="min_norm", gamma=0)``. The posterior assumes that
+        labeled points are independent draws from the model. Intervals contain the true
+        distance less often than their nominal probability, especially with few points.
+        See Benchmarks: local_intervals.
 
         Parameters
         ----------
         method : {"exact"}, optional
         n_draws : int, default=24
+            Number of metrics.
         seed : int, default=0
             ``sample`` with the same seed and number of draws returns the same draws.
 
@@ -425,7 +426,7 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         )
 
     def predict_log_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute log P(class | x), shape (n, c), with parameters integrated out."""
+        """Compute log P(class | x), shape (n, c), columns in order of ``classes_``."""
         check_is_fitted(self)
         integrate = self.missing == "integrate"
         points = checked_rows(self, X, finite="allow-nan" if integrate else True)

@@ -65,12 +65,13 @@ def _whole_rows(fitted: ClassFit) -> Bool[np.ndarray, "n"]:
 
 @settings
 class GLML(SameProbability, GaussianLearner):
-    """Generative Local Metric Learning: nearest neighbors under per-query metrics.
+    """Generative Local Metric Learning: neighbors under a metric for each query.
 
-    The density of each class is a Gaussian. Votes of neighbors are biased, because
-    class probabilities of the neighbors differ from the probabilities at the query. The
-    metric at each query makes this bias zero to second order in the distance. Votes are
-    averaged over posterior draws of the Gaussians.
+    Each class has a Gaussian density. From these densities, GLML computes a metric for
+    each query point. Predictions are votes of the nearest neighbors under this metric,
+    averaged over posterior draws of the Gaussians. Votes are biased, because class
+    probabilities at the neighbors differ from those at the query. The metric removes
+    this bias to second order in the distance.
 
     Parameters
     ----------
@@ -79,73 +80,76 @@ class GLML(SameProbability, GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        - "min_norm": among the metrics without bias to second order, the nearest to the
-          pooled metric.
-        - "zero_bias": Eq. (10) of the paper.
-        - "regularised": the minimum of the squared bias plus a ridge penalty.
-        - "fisher": the Fisher information of the class probabilities. Use it as a
-          baseline.
+        - "min_norm": the metric at a query that is nearest to the pooled metric (see
+          ``gamma``), among all metrics that remove the bias.
+        - "zero_bias": the metric of Eq. (10) of the paper.
+        - "regularised": the metric that minimizes the squared bias plus a ridge
+          penalty.
+        - "fisher": the Fisher information of the class probabilities, as a baseline.
     gamma : "cv" or float ≥ 0, default "cv"
-        Weight γ of the pooled metric, which is the Mahalanobis metric of the covariance
-        within classes. γ = ∞ uses only the pooled metric. "cv" tries the Euclidean
-        metric of scaled features, then γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. For each
-        metric, ``KNeighborsClassifier`` has a cross-validated log loss. "cv" chooses
-        the first metric whose loss is at most two standard errors above the lowest
-        loss. This takes about 15 fits, or 5 with 300 or more points. Rows with missing
-        entries are not used.
+        Weight γ with which the pooled metric is added to the local metric. The pooled
+        metric is the Mahalanobis metric of the covariance within classes. γ = ∞ uses
+        only the pooled metric. "cv" compares the cross-validated log loss of votes
+        under the Euclidean metric of scaled features, then under γ = ∞, 10, 3, 1, 0.3,
+        0.1 and 0. It chooses the first metric in this order whose loss is at most two
+        standard errors above the lowest loss. "cv" takes about 15 fits, or 5 with 300
+        or more points. It does not use rows with missing entries.
     densities : {"posterior", "mle"}, default "posterior"
-        Densities of the classes. "posterior" integrates the parameters out. "mle" uses
-        the Gaussians of the paper, fitted by maximum likelihood and shrunk by
-        ``shrinkage``. "mle" requires ``n_draws=0`` and complete rows.
+        Densities of the classes. "posterior" averages the Gaussians over the posterior
+        of their parameters. "mle" uses the Gaussians of the paper: maximum likelihood,
+        with covariances shrunk by ``shrinkage``. "mle" requires ``n_draws=0`` and
+        complete rows.
     shrinkage : float in [0, 1], default 0.1
-        Shrinkage a of covariances with ``densities="mle"``: Σ = (1 - a)Σ̂ + a tr(Σ̂)/d
-        · I.
+        Only used if ``densities="mle"``: weight of the identity matrix, scaled to equal
+        trace, in each covariance.
     prior, covariance, alpha
-        As in ``GaussianClasses``.
+        Settings of the Gaussians, as in ``GaussianClasses``.
     n_draws : int ≥ 0, default 24
-        Number of posterior draws over which votes are averaged. 0 uses the Student-t
-        predictive densities instead, which is many times faster.
+        Number of posterior draws over which votes are averaged. With 0, votes use
+        ``metric_``, which is many times faster.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN in ``fit``, as in ``GaussianClasses``. Rows with NaN are never
-        returned as neighbors. Queries must be complete.
+        neighbors. Queries must have no NaN.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     classes_ : array of shape (c,)
     metric_ : LocalMahalanobis
-        Metric computed from the predictive densities, in input units.
+        Metric computed without draws, in input units. It uses the predictive density of
+        each class, which is a Student-t (or the Gaussian, if ``densities="mle"``).
     draws_ : list of LocalMahalanobis
         Metric of each posterior draw. Empty with ``n_draws=0``.
     gamma_ : float
-        Value of γ.
+        Weight γ of the pooled metric that was used.
     frame_ : {"pooled", "identity"}
-        "pooled": the pooled metric has weight γ. "identity": the metric is the
-        Euclidean metric of scaled features, ``gamma_`` is ∞, and nothing was learned.
+        "identity" if ``gamma="cv"`` chose the Euclidean metric of scaled features.
+        ``gamma_`` is then ∞, and nothing was learned. Otherwise "pooled".
     gamma_scores_ : array or None
         Held-out log score of the Euclidean metric and of each γ, from ∞ to 0. None if
         ``gamma`` is a number.
     classifier_ : KNeighborsClassifier
         Classifier that ``predict`` uses. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
-        As in ``GaussianClasses``, in scaled units.
+        Prior, posterior and evidence as in ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    Use GLML if you need a local metric. To classify use ``GaussianClasses``, which was
+    Use GLML if you need a local metric. To classify, use ``GaussianClasses``, which was
     at least as accurate with 20 to 160 points. With few labels, ``gamma="cv"`` mostly
     chooses the Euclidean metric. See Benchmarks: few_classes.
 
-    ``sample`` makes exact draws of weights (class), mean (class, feature) and
-    covariance (class, feature, feature_bis). It is not available for
-    ``densities="mle"``. By default ``posterior_metric`` uses the draws of the fit, and
-    assumes that labeled points are independent draws from the model. Intervals may
-    contain the true distance less often than their nominal probability, for two
-    reasons. The noise of the estimated class densities lengthens local distances, and
-    the prior is chosen with the same points. See Benchmarks: local_intervals. If
-    ``gamma_`` is infinite, all draws have the same metric, and intervals are not
-    available.
+    ``sample`` draws exactly from the posterior of the Gaussians. Variables and
+    dimensions are weights (class), mean (class, feature) and covariance (class,
+    feature, feature_bis). ``sample`` is not available if ``densities="mle"``.
+
+    By default ``posterior_metric`` uses the draws of the fit. It assumes that labeled
+    points are independent draws from the model. Intervals may contain the true distance
+    less often than their nominal probability. One reason is that noise of the estimated
+    densities lengthens local distances. Another is that the prior is chosen with the
+    same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite, all draws
+    have the same metric, and intervals are not available.
 
     References
     ----------
@@ -172,13 +176,13 @@ class GLML(SameProbability, GaussianLearner):
     @no_type_check
     @chunked()
     def fit(self, X: ArrayLike | Chunked, y: ArrayLike | None = None) -> Self:
-        """Learn the class Gaussians and their metrics; store the training points.
+        """Fit the Gaussians, compute their local metrics, and store the points.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or Source
-            Points, or labeled data on disk (``pm.open``) with ``y=None``. Data on disk
-            require a number as ``gamma``, and ``predict`` is then not available.
+            Points, or labeled data on disk (``pm.open``) with ``y=None``. For data on
+            disk, ``gamma`` must be a number, and ``predict`` is not available.
         """
         check_settings(self)
         self._check_options()
@@ -279,7 +283,7 @@ class GLML(SameProbability, GaussianLearner):
         return choose_by_folds(learn, Z, codes)
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute class probabilities: votes of the neighbors, averaged over draws."""
+        """Compute class probabilities (votes of neighbors, averaged over draws)."""
         voters = self._voters()
         return voters.predict_proba(checked_rows(self, X, finite=True))
 
@@ -301,30 +305,30 @@ class GLML(SameProbability, GaussianLearner):
 
     @with_names
     def get_metric(self) -> LocalMahalanobis:
-        """Return the metric of the predictive densities, in input units."""
+        """Return the learned local metric ``metric_``, in input units."""
         check_is_fitted(self)
         return self.metric_
 
     def local_metric(self, X: ArrayLike) -> Float[np.ndarray, "n d d"]:
-        """Return the matrix of the metric at each row of X, in input units."""
+        """Return the matrix of ``get_metric()`` at each row of X, in input units."""
         check_is_fitted(self)
         points = checked_rows(self, X, finite=True)
         return np.asarray(self.metric_.matrix_at(points))
 
     def local_metric_summary(self, X: ArrayLike) -> LogEuclidean:
-        """Compute the log-Euclidean mean of the matrices over draws, and their spread.
+        """Compute mean and spread of the local metric's matrix over posterior draws.
 
-        The spread is a standard deviation of the matrix logarithm: √(E ‖log A - E log
-        A‖²), where A is the matrix of a draw and E the mean over draws. The spread is
-        computed in whitened coordinates, and does not depend on units. If draws
-        differ from their mean by a factor of two along one direction, the spread is
-        about 0.7.
+        The mean is log-Euclidean: the matrix exponential of the mean of matrix
+        logarithms. The spread is the root mean square Frobenius distance of the
+        logarithms from their mean. Both use whitened coordinates, so the spread does
+        not depend on units. If draws differ from their mean by a factor of two along
+        one direction, the spread is about 0.7.
 
         Raises
         ------
         ValueError
-            If there are no draws.
-            If γ = ∞, because all draws have the same metric.
+            If there are no draws (``n_draws=0``).
+            If ``gamma_`` is infinite, because all draws have the same metric.
             If ``gamma_`` is 0 and ``rule`` is "zero_bias" or "fisher".
         """
         points = checked_rows(self, X, finite=True)

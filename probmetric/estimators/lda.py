@@ -60,7 +60,7 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from class (or chunk) labels.
+        """Learn the metric from class labels (chunk labels, for RCA).
 
         Parameters
         ----------
@@ -129,61 +129,62 @@ class _TiedClasses(PairsMixin, Learner[Exact], ABC):
 class LDA(_TiedClasses):
     """Linear discriminant analysis as a metric: whitened discriminant directions.
 
-    The metric uses the k directions that separate class means best. Along each
-    direction the unit of distance is the standard deviation within classes. The
-    directions are *not* orthonormal in input space.
+    The metric uses the directions that separate class means best. Along each direction,
+    the unit of distance is the standard deviation within classes. The directions are
+    *not* orthonormal in input space.
 
     Parameters
     ----------
     n_components : int, optional
-        Number k of directions, from 1 to min(C - 1, d) for C classes. Default: min(C -
-        1, d), or d if ``prior_strength`` is infinite.
+        Number k of directions, from 1 to min(C - 1, d) for C classes and d features.
+        Default: min(C - 1, d), or d if ``prior_strength_`` is infinite.
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s. The covariance within classes, Σ_W, is shrunk toward its
-        prior mean T, as if s more points with covariance T had been observed. T is the
-        identity in the units of the fit. With ``standardize=True``, T is therefore the
-        diagonal matrix of the feature variances. "cv" chooses s among 1, 4, 16, 64, 256
-        and ∞ by the log loss of ``KNeighborsClassifier`` in five folds
-        (``neighbors.strength``), which takes 5 to 15 times as long as one fit. s = 0 is
-        maximum likelihood, as in scikit-learn's
-        ``LinearDiscriminantAnalysis(solver="eigen")``, and requires at least d + C
-        points for C classes. With s = ∞ no covariance is learned, and the metric is
-        Euclidean in standardized units. The metric then uses all directions, of which
-        the first are discriminant, or only the k discriminant directions if
-        ``n_components`` is set.
+        Weight of the prior, as a number of points. The covariance within classes is
+        shrunk toward the diagonal matrix of feature variances (the identity matrix, if
+        ``standardize=False``). "cv" chooses the weight among 1, 4, 16, 64, 256 and ∞ by
+        the log loss of ``KNeighborsClassifier`` in five folds. It takes 5 to 15 times
+        as long as one fit. With ∞ no covariance is learned: the metric is Euclidean in
+        the units of the fit. It uses all d directions, or only k discriminant
+        directions if ``n_components`` is set. 0 is maximum likelihood, as in
+        scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``, and requires at
+        least d + C points.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
-        Discriminant directions in input units, scaled such that ``components_ Σ_W
-        components_ᵀ`` is I. Signs are not identified.
+        Discriminant directions in input units, scaled such that ``components_ @
+        covariance_ @ components_.T`` is the identity matrix. Signs are not identified.
     eigenvalues_ : array of shape (k,)
-        Variance between classes divided by variance within classes, descending.
+        Variance between classes divided by variance within classes, along each
+        direction, descending.
     explained_variance_ratio_ : array of shape (k,)
         Eigenvalues divided by the sum of all min(C - 1, d) eigenvalues.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose not to learn a covariance.
+        Weight of the prior that was used. ∞ if "cv" chose not to learn a covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
-        Class means, Σ_W and class weights, in input units.
+        Class means, covariance within classes, and class weights, in input units.
     classes_, mean_, scale_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    ``sample`` makes exact, independent draws of M (feature, feature_bis), weights
-    (class), mean (class, feature) and covariance (all_classes, feature, feature_bis).
-    The prior of Σ_W is inverse Wishart, IW(s + d + 1, s T) with s =
-    ``prior_strength_``. This prior is improper if s = 0. s = ∞ is replaced by 10¹⁸. The
-    prior of class means is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, and the prior of class
-    weights is uniform. Prior draws and a log prior are not available, because the prior
-    of μ_c is improper. ``covariance_`` and ``means_`` are the posterior means of Σ_W
-    and μ_c, and ``priors_`` is the posterior mode of the weights. The learned metric is
-    computed from these three estimates, and differs from the posterior mean of M.
+    ``sample`` makes exact, independent draws. Variables and dimensions are M (feature,
+    feature_bis), weights (class), mean (class, feature) and covariance (all_classes,
+    feature, feature_bis). M is the matrix of the metric. The covariance Σ_W within
+    classes has the inverse Wishart prior IW(s + d + 1, s T), with s =
+    ``prior_strength_`` and prior mean T, toward which Σ_W is shrunk. This prior is
+    improper if s = 0. The prior of a class mean μ_c is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``,
+    which is improper. Prior draws and a log prior are therefore not available. The
+    prior of class weights is uniform.
+
+    ``covariance_`` and ``means_`` are posterior means, and ``priors_`` is the posterior
+    mode of the class weights. The learned metric is computed from these three
+    estimates, and differs from the posterior mean of M.
 
     ``posterior_metric`` assumes independent points and Gaussian classes with one
     covariance. Its draws ignore the uncertainty of ``prior_strength_``. The coverage of
-    its intervals was not measured. For intervals with measured coverage use
-    ``with_intervals`` with a fixed strength (see Benchmarks: intervals).
+    its intervals was not measured. For intervals with measured coverage, use
+    ``with_intervals`` with a number as ``prior_strength``. See Benchmarks: intervals.
 
     Examples
     --------
@@ -231,25 +232,28 @@ class LDA(_TiedClasses):
 class RCA(_TiedClasses):
     """Relevant component analysis: a metric that whitens the variation within chunks.
 
-    Chunks are groups of points with the same label. The matrix of the metric is M =
-    Σ_W⁻¹, where Σ_W is the covariance within chunks. RCA does not use differences
-    between chunks.
+    Chunks are groups of points with the same label. The matrix of the metric is the
+    inverse of the covariance within chunks. RCA does not use differences between
+    chunks.
 
     Parameters
     ----------
     prior_strength : "cv" or float ≥ 0, default="cv"
-        Prior sample size s, as in ``LDA``. s = 0 is maximum likelihood, and requires at
-        least d + C points for C chunks. With s = ∞, Σ_W is not learned.
+        Weight of the prior, as a number of points. The covariance within chunks is
+        shrunk toward the diagonal matrix of feature variances (the identity matrix, if
+        ``standardize=False``). "cv" chooses the weight by cross-validation, as in
+        ``LDA``. 0 is maximum likelihood, and requires at least d + C points for d
+        features and C chunks. With ∞ no covariance is learned.
 
     Attributes
     ----------
     components_ : array of shape (d, d)
-        Matrix L with LᵀL = Σ_W⁻¹, in input units, identified only up to a rotation.
-        Columns of constant features are zero.
+        Matrix L in input units. LᵀL is the inverse of ``covariance_``. L is identified
+        only up to a rotation. Columns of constant features are zero.
     prior_strength_ : float
-        Value of s. ∞ if "cv" chose not to learn a covariance.
+        Weight of the prior that was used. ∞ if "cv" chose not to learn a covariance.
     means_, covariance_, priors_ : arrays of shape (c, d), (d, d), (c,)
-        Chunk means, Σ_W and weights, in input units.
+        Chunk means, covariance within chunks, and chunk weights, in input units.
     classes_, mean_, scale_, n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -110,21 +110,21 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Use this class to compute coordinates of objects from their dissimilarities. The
     embedding is the same as with scikit-learn's ``ClassicalMDS``. This class also has
-    ``transform``, a report of negative eigenvalues, and corrections.
+    ``transform`` for new objects, and reports and corrects negative eigenvalues.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of dimensions k, at most the number n of objects. In dimensions without a
-        positive eigenvalue, coordinates are zero.
+        Number of dimensions k, at most the number n of objects. Dimensions without a
+        positive eigenvalue have coordinates 0.
     metric : str, or a metric of this package, default="euclidean"
         Name of a metric of scikit-learn, or a ``Metric`` that is a distance. If
         ``metric="precomputed"``, X is the matrix of dissimilarities (not squared).
     correction : {None, "lingoes", "cailliez"}, default=None
-        Correction of dissimilarities that are not Euclidean distances. A constant is
-        added to the squared dissimilarities ("lingoes") or to the dissimilarities
-        ("cailliez") of different objects. It is the smallest constant for which points
-        with exactly these distances exist.
+        Correction of dissimilarities that are not Euclidean distances. "lingoes" adds a
+        constant to the squared dissimilarities of different objects, and "cailliez" to
+        the dissimilarities. The constant is the smallest with which the corrected
+        dissimilarities are Euclidean distances.
     solver : {"auto", "eigh", "lanczos"}, default="auto"
         "eigh" is a dense eigendecomposition. "lanczos" computes only k eigenvalues.
         "auto" uses "eigh" for up to 600 objects, and "lanczos" for more.
@@ -135,6 +135,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Centered positions, with columns by descending eigenvalue. Signs of columns are
         not identified.
     eigenvalues_ : array of shape (k,)
+        Largest eigenvalues of the centered Gram matrix, or 0 if not positive.
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if the dissimilarities are
         not Euclidean distances.
@@ -145,9 +146,9 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     constant_ : float
         Constant that ``correction`` added.
     components_ : array of shape (k, d)
-        Linear map with ``transform(X) = (X - mean_) @ components_.T``. Set only for
-        Euclidean and Mahalanobis distances without correction, because other embeddings
-        are not linear in the features.
+        Linear map of the features: ``transform(X)`` is ``(X - mean_) @ components_.T``.
+        Set only for Euclidean and Mahalanobis distances without correction, because
+        other embeddings are not linear in the features.
     mean_ : array of shape (d,)
         Mean of the features. Set only with ``components_``.
     n_features_in_, feature_names_in_
@@ -177,11 +178,12 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return self.embedding_.shape[1]
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Embed objects.
+        """Compute positions of objects from their features or dissimilarities.
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or (n, n) if "precomputed"
+        X : array-like of shape (n, d), or (n, n)
+            Features, or dissimilarities if ``metric="precomputed"``.
         y : ignored
         """
         check_settings(self)
@@ -231,14 +233,15 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def fit_transform(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, X: ArrayLike, y: object = None
     ) -> Float[np.ndarray, "n k"]:
-        """Embed objects and return ``embedding_``. See ``fit``."""
+        """Call ``fit``, and return the positions ``embedding_``."""
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
-        """Embed new objects, using their dissimilarities to training objects (Gower).
+        """Compute positions of new objects by Gower's formula.
 
-        X has shape (m, d), or (m, n) if ``metric="precomputed"``. The objects of
-        ``fit`` get the positions ``embedding_``.
+        X has shape (m, d). If ``metric="precomputed"``, X contains dissimilarities to
+        the n objects of ``fit``, shape (m, n). Objects of ``fit`` get the positions
+        ``embedding_``.
         """
         check_is_fitted(self)
         D = self._validated(X, reset=False)
@@ -262,7 +265,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     @with_names
     def get_metric(self) -> Mahalanobis:
-        """Return the metric of features. Raises ValueError without ``components_``."""
+        """Return the metric of features (ValueError if ``components_`` is not set)."""
         check_is_fitted(self)
         if not hasattr(self, "components_"):
             raise ValueError(

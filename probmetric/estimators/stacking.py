@@ -34,20 +34,20 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class StackingClassifier(ClassProbabilities, BaseEstimator):
     """Weighted mean of the probabilities of classifiers, by Bayesian stacking.
 
-    Use this class instead of a choice of the best of several classifiers, which is less
-    reliable. The weights maximize the sum of two terms: the log score of the averaged
-    probabilities of held-out points (five folds), and the log density of a Dirichlet
-    prior. With few points, the prior keeps the weights nearly equal.
+    Use this class if you have several classifiers. Choosing the best one is less
+    reliable. The weights maximize the log score of the averaged probabilities of
+    held-out points (five folds), plus the log density of a Dirichlet prior. With few
+    points, the prior keeps the weights nearly equal.
 
     Parameters
     ----------
     classifiers : list of estimators, or of (str, estimator)
         Classifiers with ``predict_proba``, of this package or of scikit-learn. A
-        learner with only ``get_metric``, such as ``PairLDA()`` or ``LCA()``, is used as
-        ``KNeighborsClassifier(learner)``.
+        learner without ``predict_proba``, such as ``PairLDA()`` or ``LCA()``, is used
+        as ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Weight of the Dirichlet prior, as a number of held-out points. Under the prior
-        mean, all classifiers have equal weights.
+        Weight of the Dirichlet prior, as a number of held-out points. The prior mean
+        gives all classifiers equal weights.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
 
     @no_type_check
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Fit the classifiers, and compute their weights."""
+        """Fit the classifiers to X and labels y, and compute their weights."""
         y, X = leave_out(self.unlabeled, y, X)
         rows, self.classes_, codes = check_labeled(self, X, y)
         check_settings(self)
@@ -116,7 +116,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         return self
 
     def predict_proba(self, X: ArrayLike) -> Float[np.ndarray, "n c"]:
-        """Compute the weighted mean of the classifiers' P(class | x), shape (n, c)."""
+        """Compute the weighted mean of class probabilities, shape (n, c)."""
         check_is_fitted(self)
         rows = described(self, checked_rows(self, X, finite=True))
         parts = zip(self.weights_, self.classifiers_, strict=True)
@@ -128,7 +128,7 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
             return np.log(self.predict_proba(X))
 
     def summary(self) -> pd.DataFrame:
-        """Return a table with weight, sd and log score of each classifier."""
+        """Return each classifier's weight, its standard deviation, and log score."""
         check_is_fitted(self)
         return pd.DataFrame(
             {

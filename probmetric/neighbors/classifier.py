@@ -89,69 +89,70 @@ def common_type(classes: np.ndarray, label: object, name: str) -> np.dtype:
 
 @dataclass(eq=False, repr=False)
 class KNeighborsClassifier(TellsClasses, BaseEstimator):
-    """Classify by votes of neighbors, averaged over draws of the metric.
+    """Classify by votes of neighbors under a metric, or under draws of a metric.
 
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner, None, or list of them, default=None
-        Metric used to find neighbors. None is the Euclidean distance. A learner, such
-        as ``LCA()``, is cloned and fitted in ``fit``, so cross-validation evaluates the
-        learner and the classifier together. Parameters of a learner have names such as
-        ``metric__regularization``. If a learner requires groups, such as
-        ``TwoStageMixture``, the classes are used as groups. If you pass a fitted
-        metric, evaluate the classifier on points that the metric was not learned from.
-        With a posterior, class *probabilities* (not distances) are averaged over draws.
-        With a list, each metric is fitted six times, and the class probabilities are
-        averaged with weights from Bayesian stacking (``neighbors.stacking``).
+        Metric used to find neighbors.
+
+        - None: the Euclidean distance.
+        - A learner, such as ``LCA()``, is cloned and fitted in ``fit``, so
+          cross-validation evaluates the learner and the classifier together. Its
+          parameters have names such as ``metric__regularization``. If it requires
+          groups, as ``TwoStageMixture`` does, the classes are used as groups.
+        - A fitted ``Metric`` or ``PosteriorMetric``: evaluate the classifier on points
+          that the metric was not learned from. Class *probabilities* (not distances)
+          are averaged over the draws of a ``PosteriorMetric``.
+        - A list: each metric is fitted six times. Class probabilities are averaged with
+          weights from Bayesian stacking (``neighbors.stacking``).
     n_neighbors : int, default=5
         With ``votes="count"``, the number k of neighbors that vote. With
-        ``votes="soft"`` all points vote, and k sets the unit of ``bandwidth``: the
-        median dissimilarity of a point to its k-th neighbor (for linear maps, the
-        median squared distance).
+        ``votes="soft"``, all points vote. The unit of ``bandwidth`` is then the median
+        dissimilarity of a point to its k-th neighbor (for linear maps, the median
+        squared distance).
     votes : {"soft", "count"}, default="soft"
         How training points vote for their classes. "soft": every point votes, with a
         weight that decreases with its dissimilarity. "count": each of the k nearest
-        neighbors has one vote. If votes are averaged over draws use "soft", because
-        averages of "count" votes are underconfident.
+        neighbors has one vote. Use "soft" with draws of a metric, because averages of
+        "count" votes are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        With None the fitted metric is used. Otherwise ``metric`` must be a learner, and
-        its ``posterior_metric(draws)`` is used to average votes over draws.
+        None uses ``metric``, or the fitted metric of a learner. Otherwise ``metric``
+        must be a learner, and votes are averaged over the draws of its
+        ``posterior_metric(draws)``.
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
-        weight. The unit (see ``n_neighbors``) is proportional to the metric, so
-        rescaling a metric has no effect. "loo" chooses the bandwidth (0.05 to 4) and
-        the sharpness together, by the leave-one-out log score minus a penalty, Eq. (5)
-        of ``neighbors.votes``. At most 2000 training points are predicted, each from
-        all other points.
+        weight. For its unit see ``n_neighbors``. The unit is proportional to the
+        metric, so rescaling a metric has no effect. "loo" chooses the bandwidth (0.05
+        to 4) and the sharpness together, by the leave-one-out log score of at most 2000
+        training points, minus a penalty (Eq. (5) of ``neighbors.votes``).
     sharpness : "loo" or float > 0, default="loo"
-        Exponent of the mean weight of a class, Eq. (4) of ``neighbors.votes``. With 1,
-        the probability of a class is the sum of its weights divided by the sum of all
-        weights. Larger values
-        increase the probability of the class with the largest mean weight, and allow
-        larger bandwidths. "loo" chooses among 1, 1.5, 2 and 3.
+        Exponent of soft votes. With 1, the probability of a class is the sum of the
+        weights of its points, divided by the sum of all weights. Larger values increase
+        the probability of the class with the largest mean weight (Eq. (4) of
+        ``neighbors.votes``). "loo" chooses among 1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
-        Weight of the training class frequencies, which are averaged with the votes.
-        With "count" votes the weight is a number of extra neighbors, and "loo" chooses
-        among 0.5, 1, 2 and 4. With "soft" votes it is in [0, 1), and "loo" uses 0.02.
+        Weight of the training class frequencies, which are averaged with the votes. For
+        "soft" votes it is in [0, 1), and "loo" uses 0.02. For "count" votes it is a
+        number of extra neighbors, and "loo" chooses among 0.5, 1, 2 and 4.
     reject_below : float in [0, 1], default=0
-        ``predict`` abstains if the largest class probability is below this threshold,
-        because several classes are probable. If abstaining costs c and an error costs
-        1, the optimal threshold of a calibrated classifier is 1 - c (Chow's rule). To
-        find points far from all classes use ``novelty``, because one class may be
-        probable at such a point.
+        ``predict`` abstains if the largest class probability is below this threshold.
+        If abstaining costs c and an error costs 1, the optimal threshold of a
+        calibrated classifier is 1 - c (Chow's rule). Far from all classes, one class
+        may still be probable. To find points far from all classes, use ``novelty``.
     reject_label : label, optional
         Value that ``predict`` returns if it abstains. The label must have the type of
         the classes and must not be a class. Required if ``reject_below`` > 0. ``score``
         counts abstentions as errors.
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
-        as a mapping from class to frequency. Default: the training frequencies. Class
-        probabilities are multiplied by population frequency / training frequency, and
-        normalized.
+        as a mapping from class to frequency. Class probabilities are multiplied by
+        population frequency / training frequency, and normalized. Default: the training
+        frequencies.
     novelty : float in (0, 1), optional
-        ``predict`` returns ``outlier_label`` for points with ``typicality`` (a p-value)
-        of at most ``novelty``. ``novelty`` is the nominal false-positive rate: the
-        fraction of new points of the training classes that are called novel. At least
+        Nominal false-positive rate: the fraction of new points of the training classes
+        that are called novel. A point is novel if its p-value (``typicality``) is at
+        most ``novelty``, and ``predict`` then returns ``outlier_label``. At least
         1/novelty - 1 training points are required (19 for 0.05). ``predict_proba`` does
         not change. Default: no point is called novel.
     outlier_label : label, optional
@@ -159,8 +160,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         of the classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
         Label of unlabeled rows, for example -1. ``fit`` and ``score`` ignore these
-        rows. ``np.nan`` also matches the label None. With None or "warn" every label is
-        a class. "warn" also warns if a label is -1.
+        rows. NaN also matches the label None. With None or "warn", every label is a
+        class. "warn" also warns if a label is -1.
 
     Attributes
     ----------
@@ -173,19 +174,21 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     learner_ : estimator or None
         Fitted learner, or None if ``metric`` is not a learner.
     parts_ : list of k KNeighborsClassifier
-        One classifier per metric if ``metric`` is a list, otherwise empty. All other
-        attributes, and neighbors, come from the classifier with the largest weight.
+        One classifier per metric if ``metric`` is a list, otherwise empty. Other
+        attributes and ``kneighbors`` then refer to the classifier with the largest
+        weight.
     weights_, weights_sd_ : arrays of shape (k,)
-        Weights of the classifiers ``parts_``, which sum to one, and posterior standard
-        deviations of these weights. Only for a list of metrics.
+        Weights of ``parts_``, which sum to one, and their posterior standard
+        deviations. Only for a list of metrics.
     bandwidth_, sharpness_, prior_weight_ : float
-        Values of the parameters that are used in predictions.
+        Values used in predictions.
     scale_ : array of shape (s,)
-        Scale of each draw for soft votes, Eq. (2) of ``neighbors.votes``.
+        Unit of the bandwidth under each of s draws (Eq. (2) of ``neighbors.votes``).
+        Only for soft votes.
     loo_scores_ : array of shape (g, t, w)
-        Mean leave-one-out log score for all combinations of g bandwidths, t values of
-        the sharpness and w prior weights that were tried. NaN if "loo" was not used.
-        The scores are too high, because the metric was learned with the left-out point.
+        Mean leave-one-out log score of each combination that "loo" tried: g bandwidths,
+        t values of the sharpness, and w prior weights. NaN if "loo" was not used. If
+        the metric was learned from the training points, scores are too high.
     n_features_in_, feature_names_in_
         Number and names of features, as in scikit-learn.
 
@@ -235,13 +238,14 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         ----------
         X : array-like of shape (n, d), or dataset on disk
             Training points, or a dataset on disk (``pm.open`` with labels). A dataset
-            on disk requires ``votes="count"``, and each prediction reads all rows.
+            on disk requires ``votes="count"``, and each call of ``predict`` reads all
+            rows.
         y : array-like of shape (n,), optional
             Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
-            Weights ≥ 0 of points, which multiply the votes and the leave-one-out scores
-            of these points. The weights are also passed to ``metric`` if it is a
-            learner that supports weights. Default: 1 for all.
+            Weights of the points, ≥ 0. They multiply the votes and the leave-one-out
+            scores of the points. A learner as ``metric`` also gets the weights, if it
+            supports weights. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -384,7 +388,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         self.bandwidth_, self.sharpness_, self.prior_weight_, self.loo_scores_ = tuned
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Compute class probabilities averaged over draws, shape (m, c)."""
+        """Compute class probabilities, shape (m, c), in the order of ``classes_``."""
         return self._probabilities(queries_of(self, X))
 
     def _probabilities(
@@ -421,27 +425,27 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def same_probability(
         self, pairs: ArrayLike, labels: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(same class) of pairs of points, using the class probabilities.
+        """Compute the probability that the points of a pair have the same class.
 
-        P(same class) is the probability that two independently drawn items with these
-        features have the same class, Eq. (1) of ``neighbors.same``. If the two points
-        are equal, P(same class) may still be below 1. For two measurements of one
-        object use ``TwoStageMixture``.
+        The two points are treated as independent items: the result is the sum over
+        classes of the product of their class probabilities. It may be below 1 for equal
+        points. For two measurements of one object, use ``TwoStageMixture``.
 
         Parameters
         ----------
         pairs : array-like of shape (N, 2, d)
             Pairs of points. If exactly one point of a pair equals a training row, the
             label of that row is used as the point's class. If both points equal
-            training rows, their labels are not used, and both points have leave-one-out
-            votes. Equal rows in a dataset on disk are not recognized.
+            training rows, labels are not used, and class probabilities are
+            leave-one-out votes. Rows of a dataset on disk are not recognized.
         labels : array-like of shape (N,), optional
-            Known classes of the second points.
+            Known classes of the second points. The result is then the first point's
+            probability of this class.
 
         Returns
         -------
         array of shape (N,)
-            P(same class) of each pair.
+            Probability of each pair.
 
         Raises
         ------
@@ -469,7 +473,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         return same_class((Q[i], Q[j]), known, training, c, self._probabilities)
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Predict the most probable class of each row (first if tied), or abstain."""
+        """Predict the most probable class of each row (if tied, the first class).
+
+        Rows may get ``reject_label`` or ``outlier_label`` instead, if these are set.
+        """
         probabilities = self.predict_proba(X)
         labels = self.classes_[probabilities.argmax(1)]
         if self.reject_below > 0:
@@ -494,15 +501,15 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
 
         A small p-value means that a point is far from all classes. A point between two
         classes may have a large p-value. The distance from a point to its nearest
-        training point is compared with the distances from training points to their
-        nearest training points, Eq. (2) of ``neighbors.typicality``. If new points of
-        the training classes are distributed as the training points, a fraction of about
-        α has a p-value ≤ α. This fraction may differ between classes.
+        training point is compared with the nearest-neighbor distances of the training
+        points (Eq. (2) of ``neighbors.typicality``). If new points of the training
+        classes are distributed as the training points, a fraction of about α has a
+        p-value ≤ α. This fraction may differ between classes.
 
         If ``metric`` is a learner and there are at most 1000 training points, the
-        learner is refitted in five folds. Otherwise the metric is not refitted. If the
-        metric was learned from the training points, p-values are then too small. Under
-        a posterior the mean dissimilarity is used. A training point has p-value 1.
+        learner is refitted in five folds. Otherwise the metric is not refitted, and
+        p-values are too small if it was learned from the training points. With draws of
+        a metric, the mean dissimilarity is used. A training point has p-value 1.
         """
         Q = queries_of(self, X)
         if self._reference is None:
@@ -539,7 +546,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     def score(
         self, X: ArrayLike, y: ArrayLike | None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute the accuracy. Warn if X and y are the training data (same order)."""
+        """Compute the accuracy. Warn if a learner was fitted to the same X and y."""
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(
                 queries_of(self, X), y, self.fit_X_, self.classes_, self.codes_
@@ -554,10 +561,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     ) -> Any:
         """Find the nearest training points, as in scikit-learn.
 
-        Under a posterior, neighbors are ordered by the mean dissimilarity over draws.
-        (For Mahalanobis metrics the mean is the squared distance under the posterior
-        mean of the matrix M.) For the uncertainty of neighbors use
-        ``PosteriorMetric.neighbor_probability``.
+        If ``metric_`` is a PosteriorMetric, neighbors are ordered by the mean
+        dissimilarity over draws. (For Mahalanobis metrics this mean is the squared
+        distance under the posterior mean of their matrix.) For the uncertainty of
+        neighbors, use ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------

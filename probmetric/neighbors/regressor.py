@@ -36,23 +36,24 @@ from probmetric.typing import ArrayLike, Purpose
 
 @dataclass(eq=False, repr=False)
 class KNeighborsRegressor(RegressorMixin, BaseEstimator):
-    """Predict the weighted mean of neighbors, averaged over draws of the metric.
+    """Predict the weighted mean of neighbors, under a metric or draws of a metric.
 
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        As in ``KNeighborsClassifier``, without lists. A learner is fitted to classes
-        that are made by dividing y at quantiles. The learned metric may predict y worse
-        than the Euclidean distance (None), so you should compare the two.
+        Metric, as in ``KNeighborsClassifier``, without lists. A learner is fitted to
+        classes, which are made by dividing y at quantiles. The learned metric may
+        predict y worse than the Euclidean distance (None), so compare the two.
     n_neighbors : int, default=5
-        As in ``KNeighborsClassifier``.
+        Number of neighbors, as in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"
-        "soft" predicts the mean of all points, with weights that decrease with
-        dissimilarity. "count" predicts the unweighted mean of the nearest neighbors.
+        "soft" predicts the mean of y over all points, with weights that decrease with
+        dissimilarity. "count" predicts the unweighted mean over the nearest neighbors.
     draws : {None, "prediction", "intervals"}, default=None
-        As in ``KNeighborsClassifier``.
+        Whether to average over draws of a learner, as in ``KNeighborsClassifier``.
     bandwidth : "loo" or float > 0, default="loo"
-        As in ``KNeighborsClassifier``, but "loo" minimizes the mean squared error.
+        As in ``KNeighborsClassifier``, but "loo" minimizes the leave-one-out squared
+        error.
     n_bins : int ≥ 2, default=4
         Number of classes of about equal size into which y is divided. Only used if
         ``metric`` is a learner.
@@ -65,8 +66,8 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
         Bandwidth used in predictions.
     loo_scores_ : array of shape (g,)
         Negative mean squared leave-one-out error of each bandwidth, or NaN if "loo" was
-        not used. The scores are too high, because the metric was learned with the
-        left-out point.
+        not used. If the metric was learned from the training points, scores are too
+        high.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit a learner, choose the settings of the votes, and store the points.
+        """Fit a learner as ``metric``, choose the bandwidth, and store the points.
 
         Parameters
         ----------
@@ -160,7 +161,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Compute R² of ``predict``, and warn if X and y are the training data."""
+        """Compute R² of ``predict``. Warn if a learner was fitted to these data."""
         if getattr(self, "learner_", None) is not None:
             warn_of_training_data(queries_of(self, X), y, self.fit_X_, self.fit_y_)
         predicted, values = self.predict(X), real(y, "y")

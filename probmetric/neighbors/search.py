@@ -55,31 +55,27 @@ def nearest(
     Parameters
     ----------
     metric : Metric
-        Any metric, also an asymmetric metric or a similarity such as
-        ``PairSimilarity``. Your own metric requires only the methods of
+        Any metric. It may be asymmetric, or a similarity such as ``PairSimilarity``.
+        Your own metric requires only the methods of
         ``probmetric.metric.Dissimilarity``.
     queries, points : array-like of shape (m, d), (n, d)
         Finite numbers. ``points`` may be a dataset on disk (``pm.open``), which is read
-        once, in blocks. Within ``pm.distributed``, the blocks are divided among the
-        workers of a cluster. The results are bitwise equal to results in memory.
+        once, in blocks. Within ``pm.distributed``, the workers of a cluster share the
+        blocks. The results are bitwise equal to results in memory.
     k : int
         Number of neighbors, 1 ≤ k ≤ n, or at most n - 1 with ``exclude_self``.
     exclude_self : bool or array-like of int of shape (m,), default=False
         Use True if queries and points are the same array. Query i then does not return
-        point i, but may return duplicates of point i. With an array, query i does not
-        return point ``exclude_self[i]``.
+        point i, but may return other points that are equal to it. With an array, query
+        i does not return point ``exclude_self[i]``.
     shortlist : int, optional
         Number of candidates per query, for a faster but approximate search under a
         ``LocalMahalanobis`` metric. The candidates are the nearest points under the
-        base metric FᵀF, which does not depend on the query (F is ``metric.frame``).
-        Default: exact search. To measure the recall, compare the results of some
-        queries with an exact search.
+        matrix FᵀF, where F is ``metric.frame``. To measure the recall, compare the
+        results of some queries with an exact search. Default: exact search.
     tile : int, default=1024
-        Number t of queries, and of points, that are processed at a time. Use a smaller
-        number to reduce memory. Mahalanobis metrics store max(8 t², k' (d + 3)) float64
-        numbers besides data and result. Other metrics store 9 max(t², k') numbers and
-        need the memory of ``pairwise`` for t² pairs. k' is the number of candidates per
-        query, at least min(k + 1, n).
+        Number of queries, and of points, that are processed at a time. Use a smaller
+        number to reduce memory (see Notes).
 
     Returns
     -------
@@ -94,8 +90,15 @@ def nearest(
         If shapes do not match, or k is out of range.
         If an entry is not finite.
         If an entry is 1e150 or more, before or after the linear map of the metric.
-        If neighbors under a linear map are closer than 1e-150 but not equal.
+        If neighbors under a linear map are closer than 1e-150, but not equal.
         If the metric returns NaN or infinity.
+
+    Notes
+    -----
+    With ``tile`` = t, a Mahalanobis metric stores max(8 t², k' (d + 3)) float64 numbers
+    besides data and result. Other metrics store 9 max(t², k') numbers, and need the
+    memory of ``pairwise`` for t² pairs. k' is the number of candidates per query, at
+    least min(k + 1, n).
 
     Examples
     --------

@@ -28,8 +28,8 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    If ``metric`` is a PosteriorMetric, m queries need m k² bytes, besides the memory of
-    ``nearest``.
+    If ``metric`` is a PosteriorMetric, the table of m queries needs m k² bytes, besides
+    the memory of ``nearest``.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ def neighbor_table(
         * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
           from 0.
         * ``rank``: rank of the neighbor, from 1.
-        * ``dissimilarity``: dissimilarity of query and neighbor. Under a posterior it
-          is the mean over draws. (For Mahalanobis metrics the mean is the squared
-          distance under the posterior mean of the matrix M.)
+        * ``dissimilarity``: dissimilarity of query and neighbor. For a PosteriorMetric,
+          the mean over draws. (For Mahalanobis metrics this mean is the squared
+          distance under the posterior mean of their matrix.)
         * ``distance``: distance (not squared). Only for a single metric that is a
           distance.
         * ``label``: label of the neighbor. Only if there are labels.
         * ``same_probability``: P(same class). Only with labels and a metric from
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
         * ``probability``: fraction of draws in which the neighbor is among the k
-          nearest. Only for a posterior.
+          nearest. Only for a PosteriorMetric.
 
     Examples
     --------

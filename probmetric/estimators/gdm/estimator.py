@@ -80,11 +80,12 @@ class GDM(
     """Generalized dissimilarity model: dissimilarity of sites from covariates.
 
     Use ``fit_sites`` for covariates and a table of species, and ``fit_pairs`` for pairs
-    of sites. The model is ``1 - E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) -
-    s_f(x'_f)|))``, with an increasing curve s_f for each covariate f. Curves are sums
-    of I-splines with heights ≥ 0. A pair of sites has m ``trials`` (individuals or
-    species), and y of the trials are common to both sites. The fit is the unique
-    posterior mode under half-normal priors. ``gap_`` bounds the error of the solver.
+    of sites. Each covariate f has an increasing curve s_f, a sum of I-splines with
+    heights ≥ 0. For two sites with covariates x and x', the model is ``1 -
+    E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. A
+    pair of sites has a number of trials (individuals or species), of which y are common
+    to both sites. The fit is the unique posterior mode under half-normal priors.
+    ``gap_`` bounds the error of the solver.
 
     Parameters
     ----------
@@ -94,34 +95,34 @@ class GDM(
         Knots of each covariate, ascending in each row. Default: ``n_splines`` quantiles
         of the covariate over sites, from minimum to maximum.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. A large scale means
-        no prior, as in R's gdm. (R's gdm also counts each pair as one trial. See the
-        theory page.)
+        Scale of the half-normal prior of the height of an I-spline. A very large scale
+        means no prior, as in R's gdm. (R's gdm also counts each pair as one trial. See
+        the theory page.)
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of the intercept b.
     coordinates : tuple of two column names or numbers, optional
         Columns of X with the coordinates of each site, such as ("lon", "lat"). The
-        model then has a curve of the geographic distance of two sites, which is the
-        last curve. The two columns themselves have no curves.
+        model then has a curve of the geographic distance of two sites. It is the last
+        curve. The two columns have no curves.
     distance : {"great_circle", "plane"}, default="great_circle"
         Geographic distance. "great_circle" is the distance in km for longitude and
         latitude in degrees. "plane" is the Euclidean distance in the units of the
         coordinates.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. "auto" uses 1 in ``fit_sites`` and
-        ``fit_pairs``. In ``fit``, which makes N pairs from n labeled points, "auto"
-        uses n/N.
+        ``fit_pairs``. In ``fit``, "auto" uses the number of labeled points divided by
+        the number of pairs made from them.
     max_iter : int, default=100
         Maximum number of steps of the solver.
 
     Attributes
     ----------
     knots_, coefficients_ : arrays of shape (n_curves, k)
-        Knots in input units, and heights of the I-splines, with one row for each curve.
-        Curves are in the order of the columns of X. The curve of the geographic
-        distance is last.
+        Knots in input units, and heights of the I-splines. Rows are curves, in the
+        order of the columns of X. The curve of the geographic distance is last.
     intercept_ : float
-        Intercept b. Sites with equal covariates have expected dissimilarity 1 - e^{-b}.
+        Intercept b. Sites with equal covariates have expected dissimilarity 1 -
+        exp(-b).
     heights_ : array of shape (n_curves,)
         Total increase of each curve: the effect of the covariate over its whole range.
     curve_names_ : tuple of str
@@ -144,26 +145,28 @@ class GDM(
 
     Notes
     -----
-    Curves are flat beyond the knots. Covariates outside the range of the knots have the
+    Curves are flat beyond the knots: a covariate outside the range of the knots has the
     same effect as the nearest knot.
 
-    ``sample`` draws the intercept b, the heights theta (feature, spline) of the
-    I-splines, and the total increase height (feature) of each curve. The methods "nuts"
-    (default, ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs, and the
-    trials of a pair, are independent. Pairs that share sites are dependent, so these
-    draws vary too little for intervals. "bootstrap" refits with random weights
-    n·Dirichlet(1, …, 1) of the sites, or of the pairs if pairs share no sites. For
-    intervals use the jackknife (the default) or the bootstrap. See Benchmarks: gdm.
+    ``sample`` draws ``b`` (the intercept), ``theta`` (the heights of the I-splines,
+    with dimensions feature and spline) and ``height`` (the total increase of each
+    curve). Methods are:
+
+    - "nuts" (default, ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs,
+      and the trials of a pair, are independent. Pairs that share sites are dependent,
+      so these draws vary too little for intervals.
+    - "bootstrap" refits with random weights of the n sites, n·Dirichlet(1, …, 1). If
+      pairs share no sites, the pairs have these weights.
 
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
     The jackknife refits without each site, or without each pair if pairs share no
-    sites. With more than 100 sites (or pairs), it refits without each of 50 random
-    groups of sites (or pairs). The result of the jackknife is an ``IntervalMetric``,
-    which has no draws.
+    sites. With more than 100 sites (or pairs), it leaves out 50 random groups of sites
+    (or pairs) in turn. The result is an ``IntervalMetric``, which has no draws. For
+    intervals use only the jackknife or the bootstrap. See Benchmarks: gdm.
 
-    The design matrix of N pairs has N (1 + d k) numbers for k splines. The fit uses 2.4
-    times the memory of this matrix, and refits use 3.5 times. For 3000 sites and 10
-    covariates, the fit uses 3 GB and refits use 4 GB.
+    The design matrix of N pairs has N (1 + d k) numbers, for d covariates with k
+    splines each. The fit uses 2.4 times the memory of this matrix, and refits use 3.5
+    times (3 GB and 4 GB for 3000 sites and 10 covariates).
 
     References
     ----------
@@ -227,12 +230,14 @@ class GDM(
             Amount of each species at each site, ≥ 0. Every site must have at least one
             species.
         measure : {"counts", "presence", "cover"}, default="counts"
-            Meaning of ``species``. Use "counts" for numbers of individuals (Bray-Curtis
-            dissimilarity), or for 0 and 1 (Sørensen dissimilarity). "presence" replaces
-            each number above 0 by 1. Use "cover" for amounts that are not counts.
-            "cover" uses the Bray-Curtis dissimilarity, and each pair has weight 1, as
-            in R's gdm. With "cover", only the jackknife and the bootstrap give valid
-            limits.
+            Meaning of ``species``.
+
+            - "counts": numbers of individuals (Bray-Curtis dissimilarity), or 0 and 1
+              (Sørensen dissimilarity).
+            - "presence": each number above 0 is replaced by 1.
+            - "cover": amounts that are not counts. The Bray-Curtis dissimilarity is
+              used, and each pair has weight 1, as in R's gdm. Only the jackknife and
+              the bootstrap then give valid limits.
         """
         check_settings(self)
         _check_order(X, species)
@@ -270,17 +275,16 @@ class GDM(
         ----------
         y : array-like of shape (N,)
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
-            allowed. If ``trials`` is set, y is the number of trials with outcome
-            *same*.
+            allowed. With ``trials``, y is the number of trials with outcome *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials of each pair, at least 1. For example, the number
-            of species of the two sites, where a species at both sites counts as two
+            Number of trials of each pair, at least 1. For example, the sum of the
+            numbers of species at the two sites. A species at both sites is then two
             trials with outcome *same*. Default: 1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
-            the jackknife. By default, the labels are the entries of ``pairs`` (such as
-            row numbers) if there is a preprocessor. Without a preprocessor, sites with
-            equal covariates are treated as one site by default.
+            the jackknife. Default with a preprocessor: the entries of ``pairs``, such
+            as row numbers. Default without a preprocessor: sites with equal covariates
+            are one site.
         """
         checked, _ = pair_data(self, pairs, y, sample_weight, trials=trials)
         labels = points
@@ -356,31 +360,32 @@ class GDM(
         return len(self.knots_) - (self.prior_.coordinates is not None)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> Any:
-        """Return the names of the covariates, the columns of ``transform``."""
+        """Return the names of the covariates: the columns of ``transform(X)``."""
         names: Any = super().get_feature_names_out(input_features)
         places = self.prior_.coordinates
         return names if places is None else names[places.others(len(names))]
 
     @with_names
     def get_metric(self) -> SplineCityBlock:
-        """Return the learned metric. Its P(same) is the expected similarity."""
+        """Return the metric. Its ``same_probability`` is the expected similarity."""
         check_is_fitted(self)
         return to_metric(self.params_)
 
     def transform(self, X: ArrayLike | xr.Dataset) -> Any:
-        """Compute the curves s_f(x_f) at points, as R's ``gdm.transform`` does.
+        """Compute each covariate's curve at points, as R's ``gdm.transform`` does.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or xarray Dataset
-            A Dataset has one variable for each covariate, such as maps with axes (y,
-            x). It does not need the columns of the setting ``coordinates``.
+            Points, or a Dataset with one variable for each covariate, such as maps with
+            axes (y, x). A Dataset does not need the columns that the parameter
+            ``coordinates`` of the class names.
 
         Returns
         -------
         array of shape (n, n_curves), or Dataset
             Value of each curve, in the float type of X. If X is a Dataset, the result
-            has the same axes, and is NaN where a covariate is missing.
+            has the same axes, with NaN if a covariate is missing.
         """
         check_is_fitted(self)
         if isinstance(X, xr.Dataset):
@@ -448,8 +453,8 @@ class GDM(
         n_repeats : int ≥ 1, default=20
             Number of permutations of each predictor.
         prob : float in (0, 1), default=0.9
-            Nominal coverage of the limits, which are computed by a jackknife over
-            sites.
+            Nominal coverage of the limits ``lower`` and ``upper``, which are computed
+            by a jackknife over sites.
         seed : int, default=0
 
         Returns
@@ -458,12 +463,12 @@ class GDM(
             One row for each predictor, most important first. A factor is one predictor,
             and so is geographic distance. Columns are ``importance``, ``lower``,
             ``upper`` and ``p_value``. The p-value is (1 + m) / (1 + n_repeats), where m
-            permutations explain at least as much deviance as the original data.
+            is the number of refits that explain at least as much deviance as the fit.
 
         Notes
         -----
-        Correlated predictors can replace each other in a refit. All of these predictors
-        may then have a small importance.
+        Correlated predictors can replace each other in a refit, so all of them may have
+        a small importance.
         """
         check_is_fitted(self)
         n_repeats = check_number("n_repeats", n_repeats, 1, whole=True)
@@ -482,16 +487,19 @@ class GDM(
         return table.sort_values("importance", ascending=False)
 
     def deviance_shares(self) -> dict[str, float]:
-        """Divide the deviance explained among covariates and geographic distance.
+        """Divide the explained deviance between covariates and geographic distance.
 
         Returns
         -------
         dict
-            Fractions of the deviance. ``covariates`` is the fraction that only the
-            covariates explain, and ``distance`` the fraction that only the geographic
-            distance explains. ``either`` is the fraction that each of the two can
-            explain. ``total`` is the sum of the three. Requires the setting
-            ``coordinates``.
+            Fractions of the deviance: ``covariates`` (explained only by the
+            covariates), ``distance`` (explained only by the geographic distance),
+            ``either`` (explained by each of the two), and their sum ``total``.
+
+        Raises
+        ------
+        ValueError
+            If the parameter ``coordinates`` of the class is not set.
         """
         check_is_fitted(self)
         if self.prior_.coordinates is None:
@@ -511,7 +519,7 @@ class GDM(
         return pair_ends(self, pairs, len(self._features()))
 
     def pair_distance(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
-        """Compute the distance of each pair (N,), the sum over curves."""
+        """Compute the distance of each pair, shape (N,): the sum over all curves."""
         return np.asarray(self.get_metric().distance(*self._ends(pairs)))
 
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
@@ -623,7 +631,7 @@ class GDM(
         prob: float = 0.9,
         n_points: int = 101,
     ) -> Curves:
-        """Return the curves s_f, with limits if ``uncertainty`` is set.
+        """Return the curve of each covariate, with limits if ``uncertainty`` is set.
 
         Parameters
         ----------
@@ -645,13 +653,13 @@ class GDM(
     ) -> pd.DataFrame:
         """Return the intercept b and the total increase of each curve, with limits.
 
-        The parameters are those of ``curves``.
+        For the parameters, see ``curves``.
 
         Returns
         -------
         DataFrame
-            Column ``estimate``, and with ``uncertainty`` columns ``lower`` and
-            ``upper``. Rows are the intercept and the curves.
+            Column ``estimate``, and columns ``lower`` and ``upper`` if ``uncertainty``
+            is set. Rows are the intercept and the curves.
         """
         found = self.curves(uncertainty, prob=prob, n_points=2)
         columns = {"estimate": [self.intercept_, *found.s[:, -1]]}

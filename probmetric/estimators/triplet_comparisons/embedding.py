@@ -57,21 +57,21 @@ class TripletEmbedding(TripletLearner):
 
     Use this class (an ordinal embedding) for objects without features, which have
     numbers 0, ..., n - 1 or names. Each object has a position in p dimensions. The log
-    odds of the response that object j is nearer to object a than object k are dist²(a,
-    k) - dist²(a, j). The model is ``TripletMetric`` with one indicator feature for each
+    odds that object j is judged nearer to object a than object k are dist²(a, k) -
+    dist²(a, j). The model is ``TripletMetric`` with one indicator feature for each
     object.
 
     Parameters
     ----------
     n_components : int or "cv", default=2
-        Number p of dimensions, at most n - 1. "cv" computes the log loss of held-out
-        responses in five folds for p = 1, ..., 6, and chooses the smallest p whose loss
-        is within one standard error of the lowest loss. Intervals ignore the
-        uncertainty of this choice.
+        Number p of dimensions, at most n - 1 for n objects. "cv" tries p = 1, ..., 6.
+        It chooses the smallest p whose log loss of held-out responses (five folds) is
+        within one standard error of the lowest loss. Intervals ignore the uncertainty
+        of this choice.
     regularization : float > 0, default=1
-        Strength λ of the prior N(0, c²/λ) of the coordinates. c depends only on p: it
-        is the standard deviation at which the log odds of responses have root mean
-        square 2.
+        Strength λ of the prior N(0, c²/λ) of each coordinate. Larger values move
+        positions toward the center. c depends only on p: with coordinates N(0, c²), log
+        odds have root mean square 2.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
@@ -84,13 +84,13 @@ class TripletEmbedding(TripletLearner):
         Positions at the posterior mode, centered and rotated to their principal axes.
         Only the distances between positions are identified.
     lapse_rate_ : float
-        Lapse rate ε of the fit. A learned ε is the value at the joint posterior mode of
-        the positions and log(ε/(1 - ε)).
+        Probability of a lapse. If learned, it is the value ε at the joint posterior
+        mode of the positions and log(ε/(1 - ε)).
     raters_ : array of shape (R,), or None
-        The raters, sorted.
+        The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
-        Sharpness of each rater: the factor s_r that multiplies the log odds. The
-        geometric mean of all s_r is 1. None if the fit had no raters.
+        Factor of each rater that multiplies the log odds. The geometric mean of all
+        factors is 1. None if the fit had no raters.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
@@ -101,40 +101,37 @@ class TripletEmbedding(TripletLearner):
         Identity matrix. Row i represents object i in ``get_metric`` and
         ``posterior_metric``.
     gap_ : float
-        Measure of convergence, near 0 if the fit is good (see ``TripletMetric``).
-        Rotations of the positions are excluded, because they do not change the
-        posterior.
+        Measure of convergence, near 0 if the solver reached a local maximum (see
+        ``TripletMetric``). It ignores rotations of the positions, because they do not
+        change the posterior.
     triplets_, prior_, params_
-        Training triplets, prior, and posterior mode of the linear map. The map has n -
-        1 input features and not n, because centered positions have n - 1 degrees of
-        freedom in each dimension.
+        Training triplets, prior, and posterior mode of a linear map with n - 1 input
+        features. Centered positions have n - 1 degrees of freedom in each dimension.
     learning_rate_, n_iter_ : float, int
 
     Notes
     -----
-    The mode is local. The solver starts at a first estimate of the positions, computed
-    by classical scaling of a Gram matrix that is one gradient step from zero. With few
-    responses per object, the positions at the mode are too close to the center. The
-    mean over draws is less shrunk. An object in no triplet has position 0, with the
-    variance of the prior.
+    The fit is a local maximum of the posterior density. With few responses per object,
+    its positions are too close to the center. The mean over draws is less shrunk. An
+    object in no triplet has position 0, with the variance of the prior.
 
-    Use this class for up to a few hundred objects. A fit to N triplets stores 2 N n
-    numbers. ``gap_`` and draws use (p n)² more numbers and (p n)³ operations. They
-    require p·(n - 1) ≤ 10,000.
+    Use this class for up to a few hundred objects. A fit of n objects to N triplets
+    stores 2 N n numbers. ``gap_`` and draws store (p n)² more numbers, take (p n)³
+    operations, and require p·(n - 1) ≤ 10,000.
 
     ``sample`` draws M (object, object), the matrix of inner products of the centered
     positions. The squared distance of objects i and j is M_ii + M_jj - 2M_ij. A learned
     ``lapse_rate`` and the ``sharpness`` of raters are drawn too. All chains start at
-    the mode of the fit, and other modes are not explored. For methods and intervals see
+    the fit, and other modes are not explored. For methods and intervals see
     ``TripletMetric``. With few triplets, intervals of ratios of distances contain the
     true ratio less often than stated. See Benchmarks: triplets.
 
     References
     ----------
-    For this link (log odds are a difference of squared distances): Jain, Jamieson and
-    Nowak, "Finite Sample Prediction and Recovery Bounds for Ordinal Embedding", NIPS
-    2016. For other links: Tamuz et al., ICML 2011; van der Maaten and Weinberger, MLSP
-    2012. For odd-one-out responses: Zheng et al., ICLR 2019 (SPoSE).
+    For these log odds: Jain, Jamieson and Nowak, "Finite Sample Prediction and Recovery
+    Bounds for Ordinal Embedding", NIPS 2016. For other models of the odds: Tamuz et
+    al., ICML 2011; van der Maaten and Weinberger, MLSP 2012. For odd-one-out responses:
+    Zheng et al., ICLR 2019 (SPoSE).
 
     Examples
     --------
@@ -165,29 +162,28 @@ class TripletEmbedding(TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3) of integers or text
-            Object numbers or names. A row is three objects (anchor, near, far). If y is
-            1, ``near`` is nearer to ``anchor`` than ``far`` is. A quadruplet (a, b, c,
-            d), shape (N, 4), compares two pairs. If y is 1, a and b are nearer to each
-            other than c and d. With ``odd_one_out=True``, a row is three objects in any
-            order.
+            Object numbers or names. Each row is three objects (anchor, near, far). If y
+            is 1, ``near`` is nearer to ``anchor`` than ``far`` is. With
+            ``odd_one_out=True``, the objects are in any order. Quadruplets (a, b, c,
+            d), shape (N, 4), are also allowed. If y is 1, a and b are nearer to each
+            other than c and d.
         y : array-like of shape (N,), optional
-            Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
-            -1 are also allowed. With ``odd_one_out=True``, y is 1 if the third object
-            is the odd one, 0 if the second is, and 2 if the first is. Default: 1 for
-            all rows.
+            Responses: 1 if ``near`` is nearer, 0 (or -1) if ``far`` is nearer. With
+            ``odd_one_out=True``, y is 1 if the third object is the odd one, 0 if the
+            second is, and 2 if the first is. Default: 1 for all rows.
         sample_weight : array-like of shape (N,), optional
             Weights of the triplets, ≥ 0.
         raters : array-like of shape (N,), optional
-            Rater of each response, a number or text. The log odds are then multiplied
-            by a learned factor of the rater (``sharpness_``). Distances and
-            probabilities describe a typical rater, whose factor is 1. Default: raters
-            do not differ.
+            Rater of each response, a number or text. For each rater, the fit learns a
+            factor of the log odds (``sharpness_``). Distances and probabilities
+            describe a typical rater with factor 1. Default: raters do not differ.
 
         Raises
         ------
         ValueError
-            If there are fewer than p + 1 or more than 2000 objects. If the triplets do
-            not connect all objects, or if opposite responses cancel each other exactly.
+            If there are fewer than p + 1 or more than 2000 objects, for p dimensions.
+            If triplets do not connect all objects. If opposite responses cancel each
+            other exactly.
         """
         check_settings(self)
         triplets, self.object_names_ = numbered(triplets)
@@ -280,22 +276,22 @@ class TripletEmbedding(TripletLearner):
         return triplets_from_arrays(codes, y, X=self.objects_, odd_one_out=odd)
 
     def get_metric(self) -> Mahalanobis:
-        """Return the metric between objects, represented by rows of ``objects_``."""
+        """Return the metric of objects. Its points are rows of ``objects_``."""
         check_is_fitted(self)
         return named(Mahalanobis(self.embedding_.T.copy()), self.object_names_)
 
     def triplet_probability(
         self, triplets: ArrayLike, raters: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fitted parameters.
+        """Compute the probability of the response y = 1 to each triplet.
 
         y = 1 means that the second object is nearer to the first than the third object
         is. With ``odd_one_out=True``, y = 1 means that the third object is the odd one.
         For quadruplets, y = 1 means that the first two objects are nearer to each other
         than the last two.
 
-        ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
-        ``raters``, the probabilities are for a typical rater.
+        ``raters`` (N,) are the raters of the responses, who must be raters of the fit.
+        Without ``raters``, the probabilities are for a typical rater.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]
@@ -308,7 +304,7 @@ class TripletEmbedding(TripletLearner):
         return self._probability(self._triplets(triplets)).argmax(1)
 
     def score(self, triplets: ArrayLike, y: ArrayLike | None = None) -> float:
-        """Compute the fraction of correct predictions. A tie of k counts as 1/k."""
+        """Compute the fraction of correct predictions. A k-way tie counts as 1/k."""
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))
 

@@ -56,25 +56,24 @@ def _check_responses(triplets: ArrayLike | Triplets) -> None:
 class TripletMetric(PairsMixin, TripletLearner):
     """A Mahalanobis metric from triplets: "a is nearer to p than to q".
 
-    The log odds of the response that p is nearer to a than q are dist²(a, q) - dist²(a,
-    p). Squared distances are therefore in units of log odds. They are larger if
-    responses are more consistent.
+    The log odds that p is judged nearer to a than q are dist²(a, q) - dist²(a, p).
+    Squared distances are therefore in units of log odds. They are larger if responses
+    are more consistent.
 
     Parameters
     ----------
     regularization : "auto" or float > 0, default="auto"
-        Strength λ of the prior of the linear map. The prior mean is the Euclidean map
-        cI, and the prior standard deviation of an entry is c/√λ. c is computed from the
-        points, not from responses, such that the log odds under cI have root mean
-        square 2. "auto" uses λ = 0.3 in ``fit_triplets`` and λ = 1 in ``fit``.
+        Strength of the prior of the linear map. With larger values, the learned metric
+        is closer to the prior mean, a multiple of the Euclidean metric. "auto" uses 0.3
+        in ``fit_triplets`` and 1 in ``fit``. For the prior see the theory page.
     n_targets, n_impostors : int, default=3
         Number of nearest points of the same class (targets) and of other classes
         (impostors). ``fit`` makes triplets (point, target, impostor) for each target
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
         Power to which the likelihood is raised. In ``fit_triplets``, "auto" uses 1,
-        which assumes independent triplets. In ``fit``, "auto" uses the number of points
-        divided by the number of triplets, because the triplets share points.
+        which assumes independent triplets. In ``fit``, triplets share points, and
+        "auto" uses the number of points divided by the number of triplets.
 
     Attributes
     ----------
@@ -82,20 +81,23 @@ class TripletMetric(PairsMixin, TripletLearner):
         Linear map in input units, identified up to rotation and reflection.
     learning_rate_ : float
     lapse_rate_ : float
-        Lapse rate ε of the fit. A learned ε is the value at the joint posterior mode of
-        the linear map and log(ε/(1 - ε)).
+        Probability of a lapse. If learned, it is the value ε at the joint posterior
+        mode of the linear map and log(ε/(1 - ε)).
     raters_ : array of shape (R,), or None
-        The raters, sorted.
+        The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
-        Sharpness of each rater: the factor s_r that multiplies the log odds. The
-        geometric mean of all s_r is 1. None if the fit had no raters.
+        Factor of each rater that multiplies the log odds. The geometric mean of all
+        factors is 1. None if the fit had no raters.
     gap_ : float
-        Measure of convergence in nats, near 0 if the solver reached a maximum. It is
-        the log posterior at the nearest local maximum, minus the log posterior at the
-        fit, estimated by a local quadratic approximation. Infinite if the Hessian shows
-        that the fit is not a maximum. NaN (not computed) if p·d > 10,000.
-    classes_, threshold_, pair_classes_
-        As in ``LCA``.
+        Measure of convergence, near 0 if the solver reached a local maximum. A
+        quadratic approximation at the fit estimates how much higher (in nats) the log
+        posterior is at the nearest maximum. Infinite if the Hessian shows that the fit
+        is not a maximum. NaN (not computed) if ``components_`` has more than 10,000
+        entries.
+    classes_
+        Class labels, sorted. Set only by ``fit``.
+    threshold_, pair_classes_
+        Threshold and labels of ``predict`` for pairs, as in ``LCA``.
     triplets_, prior_, params_
         Training triplets, prior, and posterior mode of the linear map, in standardized
         units.
@@ -108,11 +110,11 @@ class TripletMetric(PairsMixin, TripletLearner):
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric in input units,
     by "nuts" (default) or "laplace". A learned ``lapse_rate`` and the ``sharpness`` of
-    raters are drawn too. All chains start at the mode. ``sample`` requires p·d ≤
-    10,000, and a finite ``gap_``. ``posterior_metric`` uses NUTS by default. "laplace"
-    warns if it is inaccurate. It does not draw rotations of the linear map, because
-    they do not change M. Intervals require independent triplets. See Benchmarks:
-    triplets.
+    raters are drawn too. All chains start at the fit. ``sample`` requires a finite
+    ``gap_``, so ``components_`` must have at most 10,000 entries. "laplace" warns if it
+    is inaccurate. It does not draw rotations of the linear map, because they do not
+    change M. ``posterior_metric`` uses NUTS by default. Intervals require independent
+    triplets. See Benchmarks: triplets.
 
     Examples
     --------
@@ -138,7 +140,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     handle_unknown: Unknown = "error"
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn from class labels, from which triplets are made."""
+        """Learn from triplets that are made from class labels."""
         data, self.classes_, scaler = labeled_data(self, X, y)
         Z, codes = np.asarray(data.X), np.asarray(data.y)
         sizes = np.bincount(codes)
@@ -164,24 +166,24 @@ class TripletMetric(PairsMixin, TripletLearner):
         Parameters
         ----------
         triplets : array-like of shape (N, 3, d), or ``Triplets``
-            A row is three points (anchor, near, far). If y is 1, ``near`` is nearer to
-            ``anchor`` than ``far`` is. With ``preprocessor``, rows are references to
-            points, shape (N, 3). A quadruplet (a, b, c, d), shape (N, 4, d) or (N, 4),
-            compares two pairs. If y is 1, a and b are nearer to each other than c and
-            d. With ``odd_one_out=True``, a row is three points in any order. Containers
-            ``Triplets`` and ``OddOneOut`` ignore the setting ``odd_one_out``.
+            Each triplet is three points (anchor, near, far). If y is 1, ``near`` is
+            nearer to ``anchor`` than ``far`` is. With ``odd_one_out=True``, the points
+            are in any order. With ``preprocessor``, triplets are references to points,
+            shape (N, 3). Quadruplets (a, b, c, d), shape (N, 4, d) or (N, 4), are also
+            allowed. If y is 1, a and b are nearer to each other than c and d.
+            Containers ``Triplets`` and ``OddOneOut`` ignore the parameter
+            ``odd_one_out``.
         y : array-like of shape (N,), optional
-            Responses: 1 if ``near`` is nearer, 0 if ``far`` is nearer. Responses 1 and
-            -1 are also allowed. With ``odd_one_out=True``, y is 1 if the third point is
-            the odd one, 0 if the second is, and 2 if the first is. Default: 1 for all
-            rows. ``Triplets`` and ``OddOneOut`` already contain y.
+            Responses: 1 if ``near`` is nearer, 0 (or -1) if ``far`` is nearer. With
+            ``odd_one_out=True``, y is 1 if the third point is the odd one, 0 if the
+            second is, and 2 if the first is. Default: 1 for all rows. ``Triplets`` and
+            ``OddOneOut`` already contain y.
         sample_weight : array-like of shape (N,), optional
             Weights of the triplets, ≥ 0. Triplets of weight 0 are removed.
         raters : array-like of shape (N,), optional
-            Rater of each response, a number or text. The log odds are then multiplied
-            by a learned factor of the rater (``sharpness_``). Distances and
-            probabilities describe a typical rater, whose factor is 1. Default: raters
-            do not differ.
+            Rater of each response, a number or text. For each rater, the fit learns a
+            factor of the log odds (``sharpness_``). Distances and probabilities
+            describe a typical rater with factor 1. Default: raters do not differ.
         """
         check_settings(self)
         forget(self, "factors_")
@@ -234,15 +236,15 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_probability(
         self, triplets: ArrayLike | Triplets, raters: ArrayLike | None = None
     ) -> Float[np.ndarray, "N"]:
-        """Compute P(y = 1) at the fitted parameters.
+        """Compute the probability of the response y = 1 to each triplet.
 
         y = 1 means that the second point is nearer to the first than the third point
         is. With ``odd_one_out=True``, y = 1 means that the third point is the odd one.
         For quadruplets, y = 1 means that the first two points are nearer to each other
         than the last two.
 
-        ``raters`` (N,) are raters of the fit, whose responses are predicted. Without
-        ``raters``, the probabilities are for a typical rater.
+        ``raters`` (N,) are the raters of the responses, who must be raters of the fit.
+        Without ``raters``, the probabilities are for a typical rater.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]
@@ -259,7 +261,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     def triplet_score(
         self, triplets: ArrayLike | Triplets, y: ArrayLike | None = None
     ) -> float:
-        """Compute the fraction of correct predictions. A tie of k counts as 1/k."""
+        """Compute the fraction of correct predictions. A k-way tie counts as 1/k."""
         _check_responses(triplets)
         data = self._triplets(triplets, y)
         return accuracy(self._probability(data), np.asarray(data.y))

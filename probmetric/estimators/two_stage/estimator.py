@@ -70,82 +70,85 @@ from probmetric.typing import ArrayLike, Self, no_type_check
 class TwoStageMixture(DensityMixin, Learner[Method]):
     """Normal mixture of measurements (instances) that share hidden sources.
 
-    Use this class for the likelihood ratio that two instances come from one source,
-    against two sources. In the model, component k generates sources with
-    representatives x ~ N(μ_k, B_k), and a source generates instances ~ N(x, W_k).
-    ``fit(X, groups=)`` and ``fit_pairs`` learn W_k and B_k. ``fit(X)``, which has no
-    groups, learns only the covariance Σ_k = W_k + B_k of an instance, and uses W_k =
-    αΣ_k with a fixed α.
+    Use this class for likelihood ratios: do two instances come from one source, or from
+    two sources? Each source belongs to a mixture component k, and has a hidden
+    representative x ~ N(μ_k, B_k). The instances of a source are distributed as N(x,
+    W_k). B_k is the covariance between sources, and W_k the covariance within a source.
+
+    ``fit(X, groups=)`` and ``fit_pairs`` learn B_k and W_k. ``fit(X)`` has no groups.
+    It learns only their sum Σ_k, the covariance of an instance, and uses W_k = αΣ_k
+    with a fixed α.
 
     Parameters
     ----------
     n_components : int or sequence of int, default=1
         Number of components. From a sequence, the number with the best held-out
-        likelihood in five folds is chosen, unless ``blend`` combines all models.
+        likelihood in five folds is chosen, unless ``blend`` is set.
     alpha : float in (0, 1], default=0.5
         Fraction α of the variance of an instance that is noise around its
-        representative. Set α for ``fit(X)``, because single points do not identify α.
-        With groups or pairs, α is only the starting value.
+        representative. Set α for ``fit(X)``, because points without groups do not
+        identify α. With groups or pairs, ``alpha`` is only the starting value.
     covariance : {"free", "proportional"}, default="free"
-        Parameters that are learned from groups and pairs: W_k and B_k ("free"), or Σ_k
-        and one α ("proportional").
+        Parameters that are learned from groups or pairs: W_k and B_k of each component
+        ("free"), or Σ_k of each component and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. If there are at most as many
-          groups as features (and one component with free W and B), this prior also
-          shrinks W to a multiple of I, with the weight of 8 points per feature. It
-          shrinks B weakly.
+        - "default": the weak prior of Fraley and Raftery. For one component with
+          ``covariance="free"`` and at most as many groups as features, another prior is
+          used. It shrinks W_k to a multiple of the diagonal matrix of feature
+          variances, with the weight of 8 points per feature, and shrinks B_k weakly.
         - "flat": maximum likelihood. A maximum may not exist.
-        - "cv": a prior that shrinks W and B to multiples of I. Use "cv" if groups are
-          classes. The weight of the prior, from 1 to 256 points or ∞, is chosen by the
-          log loss of ``KNeighborsClassifier`` in folds, which takes 25 to 75 small
-          fits. With weight ∞, the score orders pairs by Euclidean distance, and
-          probabilities are not meaningful.
+        - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
+          Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
+          chosen by the log loss of ``KNeighborsClassifier`` in folds, which takes 25 to
+          75 small fits. If the weight is ∞, scores order pairs by Euclidean distance,
+          and probabilities are not meaningful.
         - ``TwoStagePrior``: a prior in the units of the fit (standardized).
     similarity : str, default="log_ratio"
-        Score of ``get_metric`` and ``pair_score``. See ``PairSimilarity``.
+        Score of ``get_metric`` and ``pair_score``. Default: the log likelihood ratio.
+        For other scores see ``PairSimilarity``.
     blend : {None, "flat", "bic", "held-out"}, default=None
-        Weights for combining the models of all numbers in ``n_components``: equal
-        weights ("flat"), or weights from BIC or the held-out likelihood. None chooses
-        one model.
+        None uses one model. Other values combine the models of all numbers in
+        ``n_components``, with equal weights ("flat"), or weights from BIC or the
+        held-out likelihood.
     flattening : None, float in [0, 1] or "held-out", default=None
         Factor that multiplies the off-diagonal entries of the covariances after the
-        fit, as in the paper. "held-out" chooses this factor for each component by the
+        fit, as in the paper. "held-out" chooses a factor for each component, by the
         likelihood of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor that multiplies W for the second point of each pair (an element of a
+        Factor that multiplies W_k for the second point of each pair (an element of a
         database). With 0, second points are representatives without noise (EQ-5 of the
-        paper). The fit does not use this factor.
+        paper). The fit does not use ``database_noise``.
     n_starts : int, default=1
-        Number of times that EM starts, each time from another k-means++ clustering. The
-        best fit is used.
+        Number of starts of EM, from different k-means++ clusterings. The best fit is
+        used.
     max_iter : int, default=1000
         Maximum number of steps of EM.
     tol : float, optional
     random_state : int, RandomState or None, default=0
     calibration : {"auto", None}, default="auto"
-        Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
-        an increasing function of the log LR to pairs of left-out sources, in five
-        folds. This function requires at least 20 sources with two or more rows. With n
-        such sources, also below 20, "auto" limits ``|log LR|`` to log(n + 1).
-        Calibration does not change neighbors. Metrics of posterior draws use the same
-        calibration. With None, and after fits to points, pairs or data on disk, the LR
-        is not calibrated.
+        - "auto" calibrates likelihood ratios (LR) after ``fit(X, groups=)``. The log LR
+          is replaced by an increasing function of it, fitted to pairs of left-out
+          sources in five folds. With n sources of two or more rows, "auto" also limits
+          ``|log LR|`` to log(n + 1). If n is below 20, this limit is the only change.
+          Neighbors do not change. Metrics of posterior draws use the same calibration.
+        - None does not calibrate. Fits to points, pairs or data on disk are not
+          calibrated either.
 
     Attributes
     ----------
     weights_, means_, within_, between_ : arrays (k,), (k, d), (k, d, d), (k, d, d)
-        Parameters in input units. The order of components is arbitrary.
+        Component weights, means μ_k, W_k and B_k, in input units. The order of
+        components is arbitrary.
     prior_strength_ : float
-        Weight of the prior in points, with ``prior="cv"``.
+        Weight of the prior in points. Set only with ``prior="cv"``.
     alpha_ : float or None
-        Fraction α of noise in all components. None if W and B are free.
+        Fraction α of noise in all components. None if W_k and B_k are free.
     metric_ : PairSimilarity
         Learned similarity, as returned by ``get_metric``.
     calibration_ : Calibration or None
-        Function from log ratios of the model to calibrated log ratios, or None.
+        Function that calibrates log ratios of the model, or None.
     objective_, converged_, n_iter_
-        Log joint density in the units of the fit, whether EM converged, and the number
-        of its steps.
+        Log joint density in the units of the fit, convergence of EM, and its steps.
     choice_ : Choice
         Held-out log densities for each number of components, if ``n_components`` is a
         sequence.
@@ -161,11 +164,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     order of pairs. For equations see ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fit, and does not explore other modes of the posterior.
-    After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains mean,
-    within_average (the weighted mean of W_k), covariance_total (of an instance), and α
-    if α is sampled. R-hat is computed for these variables. The group ``components``
-    contains weights, means, within and between. Components of draws are relabeled to
-    match the fit. This matching is arbitrary if components overlap.
+    After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
+    variables for which R-hat is computed: mean and covariance_total (of an instance),
+    within_average (the weighted mean of W_k), and α if it is sampled. The group
+    ``components`` contains weights, means, within and between. Components of draws are
+    relabeled to match the fit. The match is arbitrary if components overlap.
     ``posterior_metric`` uses NUTS with 4 chains of 500 or more draws, thinned to 100.
 
     References
@@ -215,7 +218,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         *,
         groups: ArrayLike | Literal["label"] | None = None,
     ) -> Self:
-        """Learn from points, or from points grouped by source.
+        """Learn from points, or from points with known sources (``groups``).
 
         Parameters
         ----------
@@ -240,7 +243,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._fit(Groups(rows, codes))
 
     def fit_pairs(self, pairs: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn W and B from pairs whose points come from one source or two sources.
+        """Learn the covariances within and between sources, W and B, from pairs.
 
         Parameters
         ----------
@@ -248,8 +251,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             NaN is a missing entry.
         y : array-like of shape (N,), optional
             1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
-            pairs. A pair of two sources is used as two single instances. At least one
-            label must be 1, because only such pairs identify W.
+            pairs. At least one label must be 1, because only pairs of one source
+            identify W. The points of other pairs are used as single instances.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -385,7 +388,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     @property
     def calibration_(self) -> Calibration | None:
-        """Calibration of log ratios, or None. Computed at first use."""
+        """Calibration of log likelihood ratios, or None. Computed at first use."""
         check_is_fitted(self, "weights_")
         if self.calibration is None or self._recipe is None:
             return None
@@ -409,9 +412,10 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return MixtureParams(weights, means, within + between)
 
     def fit_alpha(self, pairs: ArrayLike) -> Self:
-        """Learn α from pairs with a common source, with a fixed mixture of ``fit(X)``.
+        """Learn the noise fraction α after ``fit(X)``, from pairs with a common source.
 
-        Replaces W by αΣ and B by (1 - α)Σ, with Σ = ``within_ + between_``.
+        The sum Σ = ``within_ + between_`` does not change. ``within_`` becomes αΣ, and
+        ``between_`` becomes (1 - α)Σ. The other parameters do not change.
         """
         mixture = self._mixture("fit_alpha")
         pairs = with_factors_in_rows(self, pairs, "pairs")
@@ -431,11 +435,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._changed(mixture, alpha, "fit_alpha")
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Update a fit to single instances with a batch of complete rows.
+        """Update ``fit(X)``, a fit without groups, with a batch of rows (no NaN).
 
         The first call is equivalent to ``fit``. Each further call adds the statistics
-        of the batch to the earlier ones, and updates the parameters once. A batch that
-        is passed twice counts twice.
+        of the batch to the earlier statistics, and updates the parameters once. A batch
+        that is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
@@ -471,17 +475,19 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return float(np.mean(self.score_samples(X)))
 
     def bic(self, X: ArrayLike) -> float:
-        """Compute the BIC, -2 log p(X) + m log n. Lower is better.
+        """Compute the BIC, -2 log p(X) + m log n for n rows. Lower is better.
 
-        m is the number of free parameters. As in scikit-learn's
-        ``GaussianMixture.bic``, it counts weights, means and full covariances. It does
-        not count ``alpha``, the prior and ``flattening``. Raises ValueError for a blend
-        of models.
+        The number m of free parameters counts weights, means and full covariances, as
+        in scikit-learn's ``GaussianMixture.bic``. It does not count ``alpha``, the
+        prior and ``flattening``. Raises ValueError for a blend of models.
         """
         return self._criterion(X, np.log, "bic")
 
     def aic(self, X: ArrayLike) -> float:
-        """Compute the AIC, -2 log p(X) + 2m with m as in ``bic``. Lower is better."""
+        """Compute the AIC, -2 log p(X) + 2m. Lower is better.
+
+        m is the number of free parameters, as in ``bic``.
+        """
         return self._criterion(X, lambda _: 2.0, "aic")
 
     def _criterion(
@@ -509,8 +515,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     def pair_score(self, pairs: ArrayLike) -> Float[np.ndarray, "N"]:
         """Compute the score of each pair (N, 2, d). Higher is more similar.
 
-        The default score is the calibrated log likelihood ratio (one source against
-        two).
+        The default score is the log likelihood ratio of one source against two sources,
+        calibrated after ``fit(X, groups=)``.
         """
         return np.asarray(self.metric_.pair_score(*self._ends(pairs)))
 
@@ -523,7 +529,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ----------
         pairs : array-like of shape (N, 2, d)
         prior_odds : float > 0, default=1
-            Prior odds of one source among your pairs. 1 assumes equal probabilities.
+            Prior odds of one source among your pairs. Default: one and two sources are
+            equally probable.
         """
         ends = self._ends(pairs)
         return np.asarray(self.metric_.same_probability(*ends, prior_odds=prior_odds))
@@ -543,7 +550,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     @with_names
     def get_metric(self) -> PairSimilarity:
-        """Return the learned similarity. A larger score is a smaller dissimilarity."""
+        """Return the learned similarity. Its dissimilarity is minus the score."""
         check_is_fitted(self, "weights_")
         return self.metric_
 
@@ -561,18 +568,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data. Samplers start at the fit.
+        """Draw from the posterior given the training data. Chains start at the fit.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" samples the posterior near the fit, and does not search for other
-            modes. "laplace" and "svi" are approximations, and report the diagnostic
-            k-hat.
+            "nuts" samples near the fit, and does not search for other modes. "laplace"
+            and "svi" are approximations, and report the diagnostic k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
-            ``pm.loo`` requires these values. They are computed without data weights, so
-            ``pm.loo`` raises an error if the data have weights.
+            ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``
+            raises an error if the data have weights.
 
         Raises
         ------
