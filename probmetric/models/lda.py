@@ -30,10 +30,10 @@ class LDAParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (k, d)
-        Uᵀ of Eq. (4) of ``inference.lda``. Rows are in decreasing order of λ. The sign
-        of a row is not identified.
+        Discriminant directions in rows, in decreasing order of ``eigenvalues``. The
+        sign of a row is not identified. The matrix of the metric is factorᵀ factor.
     eigenvalues : array of shape (k,)
-        λ ≥ 0: ratio of the between-class to the within-class variance along each row of
+        Ratio ≥ 0 of the between-class to the within-class variance along each row of
         ``factor``.
     mean, within, weights : arrays of shape (c, d), (d, d) and (c,)
         Class means, covariance within classes, and class weights.
@@ -47,7 +47,7 @@ class LDAParams(NamedTuple):
 
 
 def to_metric(params: LDAParams) -> Mahalanobis:
-    """Return the learned metric M = UUᵀ.
+    """Return the learned metric, whose linear map is ``params.factor``.
 
     Examples
     --------

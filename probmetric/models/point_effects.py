@@ -65,7 +65,12 @@ __all__ = [
 
 
 class PointEffectsParams(NamedTuple):
-    """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1)."""
+    """Linear map W (p, d), log σ² (), and the effects of n points.
+
+    σ² is the variance of the latent noise. ``effects`` (n,) are the logs of the ratios
+    of a point's intercept to the typical intercept. ``spread`` ≥ 0 is their standard
+    deviation.
+    """
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -74,10 +79,13 @@ class PointEffectsParams(NamedTuple):
 
 
 class PointEffectsPrior(NamedTuple):
-    """``LCAPrior`` of W and b, with lam > 0, and ω ~ HalfNormal(spread).
+    """``LCAPrior`` of the map and the typical intercept, and prior of point effects.
 
-    With the default scale 1, b_i differs from b by less than a factor of 50 with 95%
-    prior probability. The prior median of ω is 0.67, a factor of two in b_i.
+    ``common`` must have ``lam`` > 0. The log of a point's intercept is normal around
+    the log of the typical intercept. Its standard deviation ω is half-normal with scale
+    ``spread``. With the default 1, a point's intercept differs from the typical one by
+    less than a factor of 50 with 95% prior probability. The prior median of ω is 0.67,
+    a factor of two.
     """
 
     common: LCAPrior
@@ -110,9 +118,10 @@ def point_effects(
 
     The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` (), the standard
     deviation ``spread`` () of the effects, the standardized effects ``z`` (n,), and
-    ``y``. The deterministic sites are the metric ``M`` (d, d) = WᵀW/τ², ``b``, the
-    intercepts ``b_point`` (n,) of the points, and ``b_new``, the b' of Eq. (3).
-    Each row of X is one point and has one effect.
+    ``y``. The deterministic sites are the matrix ``M`` (d, d) of the metric, the
+    typical intercept ``b``, and the intercepts ``b_point`` (n,) of the points.
+    ``b_new`` is the intercept of a pair of two new points. Each row of X is one point
+    and has one effect.
 
     Examples
     --------
@@ -187,7 +196,7 @@ def identified(params: PointEffectsParams) -> dict[str, Array]:
 
 
 def to_metric(params: PointEffectsParams) -> Mahalanobis:
-    """Return the metric, with P(same) of two new points (Eq. 3).
+    """Return the metric, with P(same) of two points that were not in the fit.
 
     Examples
     --------
