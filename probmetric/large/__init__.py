@@ -1,7 +1,7 @@
 """Data on disk: read in blocks, fit in passes over the rows, search and evaluate.
 
 Reading
-    ``source``     ``Source``: the rows in parts, bins of parts, and blocks of rows.
+    ``source``     ``Source``: rows in parts, which are read in blocks.
     ``files``      ``open``: Parquet files, ``.npy`` files or arrays.
     ``remote``     files at a URL, by fsspec.
     ``choose``     rows by number, or a sample.
@@ -23,7 +23,7 @@ Computations
     ``groups``     EM of grouped instances, collected in one pass.
     ``two_stage``  ``TwoStageMixture``.
     ``neighbors``  nearest rows.
-    ``votes``      ``KNeighborsClassifier`` by count votes.
+    ``votes``      ``KNeighborsClassifier(votes="count")``.
     ``evaluate``   scores of ``evaluate``.
 """
 

@@ -56,6 +56,9 @@ def checkpointed(
 ) -> Generator[None]:
     """Store the passes of fits on disk, so that a stopped fit can be resumed.
 
+    A fit to data on disk reads all rows several times. Each time is a pass, and its
+    result is stored.
+
     Parameters
     ----------
     folder : path or None

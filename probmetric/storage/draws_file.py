@@ -98,10 +98,10 @@ def posterior_of(
     Parameters
     ----------
     draws : DataTree
-        Draws that ``sample`` returned. The attribute ``learner`` is the name of the
-        learner. Without this attribute the variables determine the learner: ``M`` (with
-        ``b`` if the learner has P(same)), ``J``, or ``components`` of a two-stage
-        mixture.
+        Draws that ``sample`` returned. Their attribute ``learner`` is the name of the
+        learner. Without it, the draws must contain the matrix ``M`` of the metric (with
+        ``b`` = -log P(same) at distance 0, if there is a P(same)), the Fisher
+        information ``J``, or the components of a two-stage mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
         Intended use of the result. See ``PosteriorMetric``.
     max_draws : int, optional
