@@ -335,6 +335,6 @@ def _resolve(
     if data.w is not None:
         raise ValueError(
             f"data must be points without weights for {named.name!r}, got weights w. "
-            "Pass a Problem instead."
+            "Pass a probmetric.checks.Problem instead."
         )
     return named.name, named.checks, [named.from_labels(data.X, data.y)]

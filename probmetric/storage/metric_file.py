@@ -281,7 +281,7 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
             f"metric: the file {str(path)!r} has missing or wrong fields "
-            f"({type(error).__name__}: {error})"
+            f"({type(error).__name__}: {error}). Save the metric again."
         ) from error
 
 
