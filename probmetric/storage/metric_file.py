@@ -135,7 +135,9 @@ def rebuild(
         )
     if spec["kind"] not in KINDS:
         raise ValueError(
-            f"metric must be one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
+            "metric must have a kind that this version supports, got "
+            f"{spec['kind']!r} in the file. Update probmetric, or save the metric "
+            "again."
         )
     return KINDS[spec["kind"]](**parts)
 
