@@ -97,13 +97,12 @@ def compilation_cache(
     Parameters
     ----------
     folder : path, optional
-        Folder of the cache. Default: the first of these that exists:
+        Folder of the cache. Default: the first of these that is set:
 
-        - the folder in the environment variable PROBMETRIC_CACHE,
-        - the compilation cache of JAX, if one is configured,
-        - the folder ``probmetric`` in the user's cache folder.
-
-        The command ``probmetric cache`` prints the default folder.
+        - the environment variable PROBMETRIC_CACHE,
+        - the compilation cache of JAX,
+        - the folder ``probmetric`` in the user's cache folder, which the command
+          ``probmetric cache`` prints.
 
     Yields
     ------

@@ -66,7 +66,7 @@ class Pairs(NamedTuple):
 
     * ``w`` are data weights, 1 by default.
     * ``anchor`` is the number of the group of each pair, such as its subject. In pairs
-      made from class labels, it is the row whose neighbor the other point is.
+      of ``nearest_pairs`` and ``impostor_pairs``, it equals i.
     * ``trials`` is the number of judgments of each pair. Then y is the number of *same*
       judgments. Only ``LCA`` and ``GDM`` support ``trials``.
 

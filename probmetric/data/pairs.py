@@ -140,9 +140,8 @@ def impostor_pairs(
     Analysis", NIPS 2012, §3.2.
 
     The point is called the anchor of its pairs. A point without targets or without
-    impostors has no pairs. If i and j are neighbors of each other, both (i, j) and
-    (j, i) are pairs. Among equally distant points, those with lower row numbers come
-    first.
+    impostors has no pairs. Both (i, j) and (j, i) can be pairs, with different anchors.
+    Among equally distant points, those with lower row numbers come first.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ Computations
     ``learners``   the learners that read data on disk, and their settings.
     ``lda``        ``LDA``, ``RCA`` and ``PairLDA``.
     ``gaussian_classes``  ``GaussianClasses`` and ``GLML``.
-    ``anchors``    ``LCA`` from anchors.
+    ``anchors``    ``LCA`` from a sample of points (anchors) and their neighbors.
     ``mixture``    EM of the normal mixture, one pass per step.
     ``groups``     EM of grouped instances, collected in one pass.
     ``two_stage``  ``TwoStageMixture``.

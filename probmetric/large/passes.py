@@ -56,8 +56,8 @@ def checkpointed(
 ) -> Generator[None]:
     """Store the passes of fits on disk, so that a stopped fit can be resumed.
 
-    A fit to data on disk reads all rows several times. Each time is a pass, and its
-    result is stored.
+    A fit to data on disk reads all rows once or several times. Each time is a pass, and
+    its result is stored.
 
     Parameters
     ----------

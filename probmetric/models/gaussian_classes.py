@@ -10,7 +10,7 @@ The model of one point x in R^d with class y in 0..C-1:
 ``covariance="full"`` is one Σ_c per class (QDA), and "tied" is one Σ for all classes
 (LDA). "diagonal" is independent features within a class. Eq. (1) then applies to each
 feature separately, with ν degrees of freedom per feature and the diagonal of Ψ. The
-mean of IW(ν, Ψ) is Ψ/(ν - d - 1).
+mean of the inverse Wishart distribution IW(ν, Ψ) is Ψ/(ν - d - 1).
 
 References
 ----------
@@ -53,8 +53,8 @@ type Covariance = Literal["full", "tied", "diagonal"]
 class NIWPrior(NamedTuple):
     """Normal-inverse-Wishart prior of each class, and Dirichlet prior of the weights.
 
-    The covariance Σ of a class has the prior IW(ν, Ψ). Given Σ, the class mean has the
-    prior N(m, Σ/κ).
+    The covariance Σ of a class has the inverse Wishart prior IW(ν, Ψ). Given Σ, the
+    class mean has the prior N(m, Σ/κ).
 
     Attributes
     ----------

@@ -3,10 +3,10 @@
 Pairs are in groups (subjects, sites, batches). Both points of a pair are in one group.
 The model, with g = 1..G and ``models.lca`` inside each group:
 
-1.  W ~ N(W₀, c²/λ) entry by entry, the common linear map; b ~ Gamma(a, r);
+1.  the common linear map W ~ N(W₀, c²/λ) entry by entry; the intercept b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* between groups;
 3.  W_g = W + ω c E_g, the entries of E_g standard normal;                         (1)
-4.  a pair of group g coincides with probability exp(-t),
+4.  a pair of group g with difference δ coincides with probability exp(-t),
     t = b + ‖W_g δ‖²/(2τ²), τ² = 1 + 2σ² = e^{2b/p}.                               (2)
 
 b is common to all groups, because it describes the labels of identical points. If all

@@ -1,6 +1,7 @@
 """Latent Coincidence Analysis (LCA): the coincidence of noisy images of two points.
 
-The model of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 0:
+The model of one pair (x, x') of points in R^d, with a linear map W (p, d), a noise
+variance σ² > 0 and a squared scale κ² > 0:
 
 1.  z ~ N(Wx, σ² I_p)  and  z' ~ N(Wx', σ² I_p), independent;
 2.  y = 1 ("they coincide") with probability exp(-‖z - z'‖² / (2κ²)).

@@ -1,8 +1,9 @@
 """Gaussian classes with one covariance: the model behind LDA and RCA.
 
-The model is ``models.gaussian_classes`` with ``covariance="tied"``: the classes share
-one Σ ~ IW(ν, Ψ), μ_c | Σ ~ N(m, Σ/κ) and x | y ~ N(μ_y, Σ). ``inference.lda`` derives
-the directions U and the metric M = U Uᵀ.
+The model is ``models.gaussian_classes`` with ``covariance="tied"``. The classes share
+one covariance Σ ~ IW(ν, Ψ) (inverse Wishart). Class means are μ_c | Σ ~ N(m, Σ/κ), and
+points x | y ~ N(μ_y, Σ). ``inference.lda`` derives the discriminant directions U and
+the matrix M = U Uᵀ of the metric.
 """
 
 from typing import NamedTuple

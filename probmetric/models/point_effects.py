@@ -3,12 +3,13 @@
 Some points are easier to recognize than others, in all their judgments. The model, with
 n points and otherwise the assumptions of ``models.lca``:
 
-1.  W ~ N(W₀, c²/λ) entry by entry; b ~ Gamma(a, r), the intercept of a typical point;
+1.  the linear map W ~ N(W₀, c²/λ) entry by entry; the intercept of a typical point
+    b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* of the points;
 3.  b_i = b e^{u_i}, u_i = ω z_i, z_i ~ N(0, 1), for each point i = 1..n;         (1)
 4.  the pair (i, j) coincides with probability exp(-t),
     t = (b_i + b_j)/2 + D/2 = b + a_i + a_j + D/2,                                 (2)
-    a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p}.
+    a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p},  δ the difference of the points.
 
 e^{-b_i} is P(same) of two copies of point i. Pairs are independent given the b_i. With
 the b_i integrated out, pairs that share a point are dependent. If ω = 0, the model is

@@ -1,8 +1,8 @@
 """Comparisons of distances: triplets, quadruplets and odd-one-out responses.
 
-A response names the nearest of K pairs of points of R^d, the *alternatives*. With the
-differences δ_k of the points of each alternative, W (p, d) and M = WᵀW, the squared
-distances and the probability that y = k is the response are
+A response names the nearest of K pairs of points of R^d, the *alternatives*. Let δ_k be
+the difference of the points of alternative k, W (p, d) the linear map and M = WᵀW. The
+squared distances and the probability that y = k is the response are
 
     D_k = ‖Wδ_k‖² = δ_kᵀMδ_k,                                                       (1)
     P(y = k) = e^{-D_k} / Σ_l e^{-D_l},        k, l = 0, ..., K - 1.                (2)
