@@ -3,8 +3,8 @@
 The similarity of two sites x, x' with d covariates is the probability that both sites
 share a randomly drawn unit. A unit is a species under Sørensen's index, and an
 individual under the Bray-Curtis index. The curve s_f of covariate f is monotone: the
-sum of I-splines I_fk with heights θ_fk ≥ 0 (``metric.splines``). With the intercept b ≥
-0,
+sum of I-splines I_fk with heights θ_fk ≥ 0 (``metric.splines``). With b ≥ 0 as the
+intercept,
 
     log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
                              = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)

@@ -161,9 +161,9 @@ def predictive_check(
 
     Use this figure to see if the model could have produced the labels of the pairs.
     Labels are simulated under each draw. 95% of the simulated curves are inside the
-    band at all distances. The observed curve of a correct model is inside more often,
-    because the same data were used for the fit. ``check_model`` corrects for this by
-    refits.
+    band at all distances. If the model is right, the observed curve is inside with a
+    probability above 95%, because the same data were used for the fit. ``check_model``
+    corrects the probability by refits.
 
     Parameters
     ----------

@@ -109,8 +109,9 @@ def eigenvalues(
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
     an error: the uncertainty of the linear map W, with M = WᵀW, increases the
-    eigenvalues of the posterior mean E[M]. Compared with E[M], draws have on average a
-    larger largest eigenvalue, and a smaller smallest eigenvalue.
+    eigenvalues of the posterior mean of M. On average over draws, the largest
+    eigenvalue is above the largest eigenvalue of this mean, and the smallest eigenvalue
+    is below the smallest.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def posterior_of(
         ``b`` = -log P(same) at distance 0, if there is a P(same)), the Fisher
         information ``J``, or the components of a two-stage mixture.
     purpose : {"prediction", "intervals"}, default="prediction"
-        Intended use of the result. See ``PosteriorMetric``.
+        Use of the draws: to average predictions, or to compute intervals of distances.
     max_draws : int, optional
         Maximum number of draws to use, evenly spaced over all chains. Default: all.
 
