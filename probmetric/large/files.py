@@ -461,9 +461,9 @@ def open(
     Parameters
     ----------
     data : str, Path or array of shape (n, d)
-        A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
-        of Parquet files, or an array. URLs of Parquet files are allowed if fsspec can
-        read them (``s3://``, ``gs://``, ``https://``).
+        A ``.parquet`` or ``.npy`` file, a pattern such as "rows/*.npy" (files are
+        sorted by name), a folder of Parquet files, or an array. URLs of Parquet files
+        are allowed if fsspec can read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
         Class of each row, in the form of ``data``: the name of a column of the Parquet
         files, ``.npy`` files (one for each file of points), or an array.

@@ -7,9 +7,9 @@ R^d with class c in 0..C-1, projection A (p, d), y = Ax:
     or per component: p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                 (1)
 2.  the class is drawn from p(c|y) = p(y, c) / Σ_c' p(y, c').                        (2)
 
-α are the weights of the classes, β_c the weights of the components of class c, and μ_ck
-and L_ck the mean and the Cholesky factor of the covariance of a component. Only the
-class is modeled, not the density of x. The priors are proper:
+α are the weights of the classes, and β_c the weights of the components of class c. A
+component has mean μ_ck and covariance L_ck L_ckᵀ. Only the class is modeled, not the
+density of x. The priors are proper:
 
     A ~ N(A0, c²/λ) entry by entry (here c is a scale; A0 = 0 in the paper);
     alpha_logit, beta_logit ~ N(0, s_w²),  α = softmax, β_c = softmax over components;
@@ -98,9 +98,9 @@ class DCAGMPrior(NamedTuple):
 
     An entry of the projection A has its prior mean in ``mean``, and the prior standard
     deviation ``c``/√``lam``. ``present`` (c, k) is True if a class has a component.
-    Prior standard deviations of other parameters are ``weight_scale`` for the logits of
-    class and component weights, ``mu_scale`` for means, and ``chol_scale`` for entries
-    of Cholesky factors (of the log for diagonal entries).
+    Other prior standard deviations are ``weight_scale`` for logits of weights,
+    ``mu_scale`` for means, and ``chol_scale`` for entries of Cholesky factors (for the
+    logs of diagonal entries).
     """
 
     mean: Float[Array, "p d"]

@@ -88,10 +88,10 @@ def hierarchical_lca(
 ) -> None:
     """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), the standard
-    deviation ``spread`` () of the effect of a group, the standardized effects ``E`` (G,
-    p, d), and ``y``. The deterministic sites are the metric ``M`` (d, d) of the common
-    map, the metrics ``M_group`` (G, d, d), and ``b``.
+    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), ``y``, and the
+    effects of groups: their standard deviation ``spread`` (), and the standardized
+    effects ``E`` (G, p, d). The deterministic sites are the matrix ``M`` (d, d) of the
+    common metric, ``M_group`` (G, d, d) of the groups, and the intercept ``b``.
 
     Parameters
     ----------

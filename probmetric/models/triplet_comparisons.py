@@ -7,9 +7,9 @@ squared distances and the probability that y = k is the response are
     D_k = ‖Wδ_k‖² = δ_kᵀMδ_k,                                                       (1)
     P(y = k) = e^{-D_k} / Σ_l e^{-D_l},        k, l = 0, ..., K - 1.                (2)
 
-*Triplets*, "a is nearer to p than to q", have an anchor a and two points p, q (``near``
-and ``far``), and the alternatives δ_1 = x_a - x_p (y = 1, "near is nearer") and δ_0 =
-x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
+*Triplets*, "a is nearer to p than to q", have an anchor a and two points p (``near``)
+and q (``far``). The alternatives are δ_1 = x_a - x_p (y = 1, "near is nearer") and δ_0
+= x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
 
     t = log P(y = 1) / P(y = 0) = D_0 - D_1.                                       (3)
 
