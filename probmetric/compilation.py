@@ -91,16 +91,24 @@ def compilation_cache(
 ) -> Generator[Path | None]:
     """Cache compiled JAX programs on disk, within a ``with`` statement.
 
-    Use it to avoid compiling again in later processes. Results do not change. The
-    context manager yields the folder of the programs. It yields None if the cache is
-    disabled, if JAX already has a cache, or if the default folder cannot be used.
+    Later processes then load the programs instead of compiling them again. Results do
+    not change.
 
     Parameters
     ----------
     folder : path, optional
-        Folder of the cache. Default: the environment variable PROBMETRIC_CACHE if it is
-        set, otherwise the cache of JAX if JAX has one, otherwise ``probmetric`` in the
-        user's cache folder. ``probmetric cache`` prints this folder.
+        Folder of the cache. Default: the first of these that is set:
+
+        - the environment variable PROBMETRIC_CACHE,
+        - the compilation cache of JAX,
+        - the folder ``probmetric`` in the user's cache folder, which the command
+          ``probmetric cache`` prints.
+
+    Yields
+    ------
+    Path or None
+        Folder of the programs. None if nothing was changed: PROBMETRIC_CACHE disables
+        the cache, JAX already has a cache, or the default folder cannot be used.
 
     Notes
     -----

@@ -103,7 +103,10 @@ def cholesky_of(xp: ModuleType, S: Array) -> Array:
     """
     if xp is np:
         if not np.isfinite(S).all():
-            raise np.linalg.LinAlgError("matrix has NaN or infinity")
+            raise np.linalg.LinAlgError(
+                "A covariance or precision matrix has NaN or infinity. Check the data "
+                "for NaN, or rescale the points."
+            )
         S = (S + np.swapaxes(S, -1, -2)) / 2
     return xp.linalg.cholesky(S)
 

@@ -36,7 +36,9 @@ def _load(value: object) -> Any:
 class ModelSpec:
     """Functions and classes of a learner. ``MODELS`` has one for each learner.
 
-    A field may be a place, ``at("module:name")``. The object is imported on access.
+    A field can be set to ``at("module:name")``. The object is then imported on access.
+    ``Problem`` is a class of ``probmetric.checks``, and ``Finding`` of
+    ``probmetric.checks.criticism``.
 
     Parameters
     ----------
@@ -62,8 +64,15 @@ class ModelSpec:
     from_labels : callable or None
         ``from_labels(X, y) -> Problem`` fits labeled data, and returns the problem with
         the fitted parameters.
+    checks : tuple of Check
+        Claims about the learner, which ``validate`` checks.
+    summary : str
+        One line for the table of learners.
+    estimator : type, optional
+        Estimator of the model.
     variants : mapping of str to place
-        Places of other estimators of the same model, by name (not imported on access).
+        Other estimators of the same model by name, as ``at("module:name")``. They are
+        not imported on access.
     methods : tuple of str
         Values of ``method`` in ``sample``. Empty if there are no draws.
     metrics_of_draws : callable, optional

@@ -177,13 +177,13 @@ class Check:
             check_number("bound", self.bound, 0, open_low=True)
         if self.kind == "exact" and not self.controls:
             raise ValueError(
-                "controls must contain at least one wrong version for the exact "
-                f"check {self.name!r}, got none"
+                "controls must contain at least one wrong estimate that the exact "
+                f"check {self.name!r} must reject, got none. Add one."
             )
         if self.kind == "approximate" and self.bound is None:
             raise ValueError(
                 f"bound must be a number for the approximate check {self.name!r}, got "
-                "None"
+                "None. Set it to the largest allowed distance from the reference."
             )
 
 

@@ -149,8 +149,8 @@ def compare(
     if isinstance(reference, xr.Dataset | xr.DataTree):
         if reference_mcse is not None:
             raise ValueError(
-                "reference_mcse must be None if the reference has draws, whose Monte "
-                "Carlo error is computed, got a mapping."
+                "reference_mcse must be None if the reference has draws, got a "
+                "mapping. Omit it. The Monte Carlo error is computed from the draws."
             )
         other = select(reference, None, "reference")
         table = align(other, select(draws, list(other), "draws"), "draws")

@@ -316,7 +316,7 @@ def _resolve(
         isinstance(named, Sequence) and all(isinstance(item, Check) for item in named)
     ):
         raise TypeError(
-            "model must be a registered name, a ModelSpec, a sequence of Check or a "
+            "model must be a name in pm.MODELS, a ModelSpec, a sequence of Check or a "
             f"NumPyro model, got {type(named).__name__}"
         )
     problems = list(data) if isinstance(data, list | tuple) else [data]
@@ -335,6 +335,6 @@ def _resolve(
     if data.w is not None:
         raise ValueError(
             f"data must be points without weights for {named.name!r}, got weights w. "
-            "Pass a Problem instead."
+            "Pass a probmetric.checks.Problem instead."
         )
     return named.name, named.checks, [named.from_labels(data.X, data.y)]

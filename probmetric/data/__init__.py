@@ -10,7 +10,7 @@
 ``triplets``     triplets from arrays or class labels.
 ``groups``       groups of points with a common source, stacked by size.
 ``scaling``      center and scale of each feature, also with missing entries.
-``padding``      padding to few sizes, which share compilations.
+``padding``      padding of arrays to a few sizes, to avoid compiling again.
 ``truth``        the score of classifiers.
 ``hash``         hashes of data, and a canonical row order.
 """

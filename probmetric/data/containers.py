@@ -15,7 +15,7 @@ from probmetric.typing import Array
 
 
 class Points(NamedTuple):
-    """Unlabeled observations: X (n, d), data weights w (n,) or None.
+    """Unlabeled points X (n, d), with data weights w (n,), 1 by default.
 
     Examples
     --------
@@ -29,9 +29,11 @@ class Points(NamedTuple):
 
 
 class Labeled(NamedTuple):
-    """Observations with class codes y (n,) in 0..C-1, or y=None to simulate classes.
+    """Points X (n, d) with class codes y (n,) in 0..C-1.
 
-    ``groups`` (n,) has the cluster of each row as a code. Only ``LCA`` uses groups.
+    With y=None, a NumPyro model simulates classes. ``w`` (n,) are data weights, 1 by
+    default. ``groups`` (n,) is the number of the cluster of each row. Only ``LCA`` uses
+    groups.
 
     Examples
     --------
@@ -57,11 +59,16 @@ def arrays_of(
 
 
 class Pairs(NamedTuple):
-    """Pairs (X[i], X[j]) with y (N,) = 1 for same and 0 for different.
+    """Pairs (X[i], X[j]) with labels y (N,): 1 for same, 0 for different.
 
-    ``anchor`` (N,) is the group of each pair, for models with one scale or map for each
-    group. ``trials`` (N,) is the number of judgments of each pair. With ``trials``, y
-    is the number of *same* judgments. Only ``LCA`` and ``GDM`` support ``trials``.
+    i and j (N,) are row numbers of X (n, d). With y=None, a NumPyro model simulates
+    labels. The optional arrays have shape (N,):
+
+    * ``w`` are data weights, 1 by default.
+    * ``anchor`` is the number of the group of each pair, such as its subject. In pairs
+      of ``nearest_pairs`` and ``impostor_pairs``, it equals i.
+    * ``trials`` is the number of judgments of each pair. Then y is the number of *same*
+      judgments. Only ``LCA`` and ``GDM`` support ``trials``.
 
     Examples
     --------
@@ -84,9 +91,14 @@ class Pairs(NamedTuple):
 class Triplets(NamedTuple):
     """Comparisons of three points: is X[near] nearer to X[anchor] than X[far] is?
 
-    y (N,) is 1 for yes and 0 for no. Quadruplets also have ``other``. The question of a
-    quadruplet is: is X[near] nearer to X[anchor] than X[far] is to X[other]? ``rater``
-    (N,) is the person or instrument that gave each response, for models with raters.
+    ``anchor``, ``near`` and ``far`` (N,) are row numbers of X (n, d). y (N,) is 1 for
+    yes and 0 for no. With y=None, a NumPyro model simulates responses. The optional
+    arrays have shape (N,):
+
+    * ``w`` are data weights, 1 by default.
+    * ``other`` turns triplets into quadruplets. A quadruplet compares two pairs: is
+      X[near] nearer to X[anchor] than X[far] is to X[other]?
+    * ``rater`` is the number of the person or instrument that gave each response.
 
     Examples
     --------
@@ -108,7 +120,7 @@ class Triplets(NamedTuple):
 
     @property
     def beside(self) -> Int[Array, "N"]:
-        """Points to which far is compared: ``other``, or anchors if it is None."""
+        """Row numbers of the partner of ``far``: ``other`` if set, else ``anchor``."""
         return self.anchor if self.other is None else self.other
 
     @property
@@ -119,15 +131,15 @@ class Triplets(NamedTuple):
 
     @property
     def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
-        """Pairs of points to compare. Response y = k: pair k is the nearest."""
+        """Row numbers of the two pairs. y is the index of the nearer pair."""
         return (self.beside, self.far), (self.anchor, self.near)
 
 
 class OddOneOut(Triplets):
     """Which of three objects X[anchor], X[near], X[far] is the odd one?
 
-    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. The data are
-    triplets with a third possible response: near and far are the nearest pair.
+    y (N,) is 1 if far is the odd one, 0 if near is, and 2 if anchor is. The odd one is
+    the object that is not in the nearest pair. All arrays are as in ``Triplets``.
 
     Examples
     --------
@@ -142,12 +154,15 @@ class OddOneOut(Triplets):
 
     @property
     def alternatives(self) -> tuple[tuple[Int[Array, "N"], Int[Array, "N"]], ...]:
-        """Pairs of points to compare. Response y = k: pair k is the nearest."""
+        """Row numbers of the three pairs. y is the index of the nearest pair."""
         return (*super().alternatives, (self.near, self.far))
 
 
 class Groups(NamedTuple):
-    """Observations with group codes (n,) in 0..G-1. A group has a common source.
+    """Points X (n, d) in groups. Rows of one group are measurements of one source.
+
+    ``group`` (n,) has a code in 0..G-1 for each row, and ``w`` (n,) are data weights, 1
+    by default.
 
     Examples
     --------

@@ -61,9 +61,9 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            f"data must be Stacks inside jax.jit, got {type(data).__name__}. Its "
-            f"{', '.join(traced)} determine array shapes. Call stack(data) outside "
-            "jit, and pass the result."
+            "data must be grouped by size before jax.jit, got "
+            f"{type(data).__name__}. Its {', '.join(traced)} determine array shapes. "
+            "Call two_stage.prepare(data) outside jit, and pass the result."
         )
     groups = as_groups(data)
     codes = np.asarray(groups.group)

@@ -132,13 +132,16 @@ def _impostors(X: np.ndarray, codes: np.ndarray, k: int, cap: int | None) -> _Pa
 def impostor_pairs(
     X: ArrayLike, labels: ArrayLike, k: int, *, max_impostors: int | None = None
 ) -> Pairs:
-    """Pair each point with its k targets and its impostors (LCA paper, §3.2).
+    """Pair each point with its k targets and its impostors.
 
     Targets of a point are its k nearest neighbors of the same class (or all, if there
     are fewer). Impostors are the points of other classes that are *strictly* nearer
-    than the last target. A point is the anchor of its pairs. A point without targets or
-    without impostors has no pairs. (i, j) and (j, i) may both occur, with different
-    anchors. Ties are ordered by index.
+    than the last target. These are the pairs of Der and Saul, "Latent Coincidence
+    Analysis", NIPS 2012, §3.2.
+
+    The point is called the anchor of its pairs. A point without targets or without
+    impostors has no pairs. Both (i, j) and (j, i) can be pairs, with different anchors.
+    Among equally distant points, those with lower row numbers come first.
 
     Parameters
     ----------
@@ -198,9 +201,8 @@ def nearest_pairs(
 ) -> Pairs:
     """Pair each point with its nearest points of the same class and of other classes.
 
-    These are the default pairs of LCA. Each point is the anchor of its pairs. Unlike in
-    ``impostor_pairs``, all points have pairs. The only point of a class has only pairs
-    with other classes.
+    ``LCA`` uses these pairs by default. Unlike in ``impostor_pairs``, every point has
+    pairs. A point that is alone in its class is only paired with other classes.
 
     Parameters
     ----------
@@ -216,14 +218,14 @@ def nearest_pairs(
         Cluster of each point. Points of one group are not paired, and the neighbors of
         a point come from different groups. Default: each point is a group.
     n_anchors : int, optional
-        Number of anchors, a random sample of the points, stratified by class. Neighbors
-        of anchors are searched among all points. Default: all points are anchors.
+        Number of points that are paired with their neighbors: a random sample,
+        stratified by class. Neighbors can be any points. Default: all points.
 
     Returns
     -------
     Pairs
-        Pairs ordered by anchor, same-class pairs first, then by (distance, index).
-        ``anchor`` is the row number in X.
+        ``anchor`` is the row number of the point whose neighbors form the pair. Pairs
+        are ordered by anchor, same-class pairs first, then by distance.
 
     Raises
     ------
@@ -354,7 +356,7 @@ def from_rows(
 
 
 def all_pairs(X: ArrayLike, labels: ArrayLike) -> Pairs:
-    """Make all n(n-1)/2 pairs of points, with y=1 within a class.
+    """Make all n(n-1)/2 pairs of n points, with y=1 if they have the same class.
 
     Examples
     --------

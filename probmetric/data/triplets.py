@@ -22,11 +22,13 @@ def nearest_triplets(
     n_targets: int = 3,
     n_impostors: int = 3,
 ) -> Triplets:
-    """Make triplets of each anchor, its targets and its impostors, all with y = 1.
+    """Make triplets from class labels: a point of the same class should be nearer.
 
-    Each point is an anchor. Its targets are the ``n_targets`` nearest points of the
-    same class. Its impostors are the ``n_impostors`` nearest points of other classes.
-    Triplets are ordered by anchor. X and labels are as in ``nearest_pairs``.
+    Every point is the ``anchor`` of triplets. ``near`` is one of its ``n_targets``
+    nearest points of the same class. ``far`` is one of its ``n_impostors`` nearest
+    points of other classes. All combinations are triplets, ordered by anchor, and y is
+    1 ("near is nearer") in all of them. X (n, d) are points, and labels (n,) their
+    classes.
 
     Examples
     --------

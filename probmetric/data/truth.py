@@ -59,8 +59,8 @@ class TellsClasses(ClassifierMixin):
         """Compute the accuracy, as scikit-learn's ``accuracy_score``.
 
         A class that was not in ``fit`` is never predicted, so its rows count as errors.
-        Rows with the label ``unlabeled`` are ignored. Labels must have the type of the
-        classes.
+        Rows are ignored if their label is the argument ``unlabeled`` of the classifier.
+        Labels must be numbers or text, as in ``fit``.
         """
         if y is None:
             raise ValueError("y must be the true labels, got None")

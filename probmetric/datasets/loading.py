@@ -60,8 +60,8 @@ class Dataset:
 
     ``y`` are class codes 0..C-1, and ``target_names`` the names of the classes.
     ``groups`` are codes 0..G-1 of the source of each row. ``label`` is the name of the
-    column of classes. ``factors`` are the levels of columns of text. X has a column of
-    0 and 1 for each level.
+    column of classes. ``factors`` has the levels (distinct values) of each column of
+    text. X has a column of 0 and 1 for each level.
 
     Examples
     --------
@@ -256,17 +256,18 @@ def load(
     features : sequence of str, optional
         Feature columns, in this order. Default: all other columns.
     unlabeled : label, default="warn"
-        Rows with this value, such as -1, in the label or group column of a file are
-        ignored. Use NaN for missing labels. With None or "warn", every label is a
-        class. With "warn", a label -1 also causes a warning.
+        Value that marks unlabeled rows in the label or group column of a file, such as
+        -1, or NaN for missing labels. These rows are ignored. By default every label is
+        a class, and -1 causes a warning. None is the same without a warning.
     feature_names : sequence of str, optional
-        Feature names of a fitted metric or learner, to use its levels of factors.
-        Default: if ``label`` is set, columns of text whose values repeat are factors,
-        with the levels that occur in the file.
+        Feature names of a fitted metric or learner. Columns of text are then coded as
+        in its fit. Default: if ``label`` is set, each text value that occurs in a
+        column becomes one feature of 0 and 1. A different text in each row raises an
+        error.
     handle_unknown : "error" or "ignore", default="error"
-        With "error", a missing level is NaN, and a level that is not in
-        ``feature_names`` raises an error. With "ignore", a missing or unknown level has
-        the same distance from all levels.
+        What to do with a text value that is not in ``feature_names``: raise an error,
+        or give it the same distance from all values ("ignore"). A missing value becomes
+        NaN with "error". With "ignore" it is treated as an unknown value.
     n, seed : int, optional
         Number of points from a generator (default: 1000), and its seed (default: 0).
 
@@ -340,19 +341,19 @@ def load_points(
     name_or_path : str or Path
         Name or path, as in ``load``.
     n_features : int, optional
-        Number d of features. A table with d columns has no labels. In a table with
-        d + 1 columns the last column is the label. Default: the number of columns other
-        than ``label``.
+        Number d of features. A table with d columns has no labels. If it has d + 1
+        columns, the last column is read as the label. Default: the number of columns
+        other than ``label``.
     label : str, optional
         Column of classes.
     how : Reading
-        The arguments ``sep``, ``decimal``, ``encoding``, ``na``, ``thousands``,
-        ``drop``, ``features`` and ``unlabeled`` of ``load``.
+        The options ``sep``, ``decimal``, ``encoding``, ``na``, ``thousands``, ``drop``,
+        ``features`` and ``unlabeled`` of ``load``, as a named tuple.
     bare : bool, default=False
         Whether the file may lack the label column and the columns to drop.
     names : sequence of str, default=()
-        Names of the d features. The name ``soil=clay`` is the level clay of the column
-        of text soil.
+        Names of the d features. A name such as ``soil=clay`` is a feature of 0 and 1,
+        for the value clay in the text column soil.
 
     Examples
     --------

@@ -27,9 +27,10 @@ class Sites(NamedTuple):
 def biocrust() -> Sites:
     """Load counts of bacteria in desert soil crusts after wetting, with covariates.
 
-    Crusts of four stages of succession, ``maturity`` 1 (early) to 4 (late), were
-    sampled five times, 3 minutes to 49.5 ``hours`` after water was added. One of the 20
-    samples is missing. Counts are reads of 466 bacteria (rplO genotypes).
+    Crusts of four stages of succession were sampled five times, from 3 minutes to 49.5
+    hours after water was added. One of the 20 samples is missing. The covariates are
+    ``hours``, and the stage ``maturity`` from 1 (early) to 4 (late). Counts are reads
+    of 466 bacteria (rplO genotypes).
 
     Returns
     -------

@@ -1,5 +1,7 @@
 """Log densities that metrics, models and inference share.
 
+Numbers in parentheses are the equations in the docstring of each file.
+
 ``gaussian``  the normal density from a Cholesky factor (1), with missing entries.
 ``classes``   mixtures of normal or Student-t components by class: density (1), score
               (2), Hessian (3), mixtures (4).

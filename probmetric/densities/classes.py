@@ -95,7 +95,9 @@ def _components(classes: ClassDensities, x: Float[Array, "d"]) -> _Components:
 def class_log_densities(
     classes: ClassDensities, x: Float[Array, "d"]
 ) -> Float[Array, "c"]:
-    """Return log p_c(x) for one point (Eq. 1), without the class probabilities.
+    """Return the log density log p_c(x) of each class at one point x.
+
+    The class probabilities are not included.
 
     Examples
     --------

@@ -50,12 +50,17 @@ from probmetric.typing import Array
 
 
 class PairModel(NamedTuple):
-    """Parameters log c (k,), μ (k, d), and B, W (queries), W' (database), (k, d, d).
+    """Two-stage normal mixture of k components, for one or two items.
+
+    An item has the true value of its source, plus noise. In component k, true values
+    are normal with mean ``means[k]`` and covariance ``between[k]``. The noise has
+    covariance ``noise[k]`` for queries and ``noise_other[k]`` for database items.
+    ``log_weights`` are the logs of the component probabilities.
 
     Examples
     --------
-    One component, representatives N(0, 3) and instance noise N(0, 1). At (0, 0) the
-    squared ratio of densities is 4² / (4² - 3²).
+    One component, true values N(0, 3) and noise N(0, 1). Both items are 0. The squared
+    ratio of their joint density to the product of densities is 4² / (4² - 3²).
 
     >>> from probmetric.metric import PairSimilarity
     >>> one, zero = jnp.ones((1, 1, 1)), jnp.zeros((1, 1))

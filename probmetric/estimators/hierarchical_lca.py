@@ -383,7 +383,7 @@ class HierarchicalLCA(EffectLearner):
     def _check_draws(self, draws: xr.DataTree) -> None:
         if self._metrics_of(draws) is None:
             raise ValueError(
-                "draws must come from HierarchicalLCA.sample, got "
+                "draws must come from HierarchicalLCA.sample, got draws of "
                 f"{', '.join(sorted(map(str, draws['posterior'].data_vars)))}"
             )
         coords = draws["posterior"].coords

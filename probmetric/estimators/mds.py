@@ -70,7 +70,7 @@ def check_dissimilarities(
             "(scipy.sparse.csgraph.shortest_path)."
         )
     if not np.all(np.isfinite(D)):
-        raise ValueError("D must be finite, got infinity")
+        raise ValueError("D must be finite, got infinity. Impute these entries.")
     if np.any(D < 0):
         raise ValueError(
             f"D must be ≥ 0, got {D.min():.6g}. Transform similarities into "
@@ -92,12 +92,13 @@ def check_dissimilarities(
         a, b = np.unravel_index(int(np.argmax(gap)), D.shape)
         raise ValueError(
             f"D must be symmetric, got D[{a}, {b}] = {D[a, b]:.6g} and D[{b}, {a}] = "
-            f"{D[b, a]:.6g}"
+            f"{D[b, a]:.6g}. Use (D + D.T) / 2."
         )
     if np.diag(D).max() > slack:
         a = int(np.argmax(np.diag(D)))
         raise ValueError(
-            f"D: the diagonal must be zero, got D[{a}, {a}] = {D[a, a]:.6g}"
+            f"D: the diagonal must be zero, got D[{a}, {a}] = {D[a, a]:.6g}. Pass "
+            "distances, not similarities."
         )
     symmetric = (D + D.T) / 2
     np.fill_diagonal(symmetric, 0)

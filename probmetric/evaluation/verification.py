@@ -123,9 +123,10 @@ def warn_of_calibration(costs: Verification) -> None:
     """Warn if Cllr exceeds its minimum by more than ``LARGEST_LOSS``."""
     if costs.cllr - costs.cllr_min > LARGEST_LOSS:
         warnings.warn(
-            f"Cllr is {costs.cllr:.3g} bits. After calibration on these rows, Cllr "
-            f"would be {costs.cllr_min:.3g} bits (an underestimate if there are few "
-            "pairs). The likelihood ratios may be miscalibrated. Use "
+            f"Cllr is {costs.cllr:.3g} bits (cost of the log likelihood ratios, 0 is "
+            "perfect). After calibration on these rows, it would be "
+            f"{costs.cllr_min:.3g} bits (an underestimate if there are few pairs). The "
+            "likelihood ratios may be miscalibrated. Use "
             "TwoStageMixture(calibration='auto') with groups, learn from more "
             "sources, or evaluate on more sources.",
             stacklevel=3,

@@ -193,8 +193,9 @@ def _against(far: np.ndarray, close: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Solve F u = λ C u with UᵀCU = I, in order of descending λ; U in columns."""
     spectrum = eigh(close, eigvals_only=True)
     message = (
-        "alpha must be large enough for C̄ + αI to be invertible, got a singular "
-        "matrix. Differences of close pairs do not span all directions. Set alpha=0.01"
+        "alpha must be large enough to make the second moments of close pairs "
+        "invertible, got a singular matrix. Differences of close pairs do not span "
+        "all directions. Set alpha=0.01"
     )
     if spectrum[0] <= 10 * len(close) * np.finfo(close.dtype).eps * spectrum[-1]:
         raise ValueError(message)

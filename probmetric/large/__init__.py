@@ -1,7 +1,7 @@
 """Data on disk: read in blocks, fit in passes over the rows, search and evaluate.
 
 Reading
-    ``source``     ``Source``: the rows in parts, bins of parts, and blocks of rows.
+    ``source``     ``Source``: rows in parts, which are read in blocks.
     ``files``      ``open``: Parquet files, ``.npy`` files or arrays.
     ``remote``     files at a URL, by fsspec.
     ``choose``     rows by number, or a sample.
@@ -18,12 +18,12 @@ Computations
     ``learners``   the learners that read data on disk, and their settings.
     ``lda``        ``LDA``, ``RCA`` and ``PairLDA``.
     ``gaussian_classes``  ``GaussianClasses`` and ``GLML``.
-    ``anchors``    ``LCA`` from anchors.
+    ``anchors``    ``LCA`` from a sample of points (anchors) and their neighbors.
     ``mixture``    EM of the normal mixture, one pass per step.
     ``groups``     EM of grouped instances, collected in one pass.
     ``two_stage``  ``TwoStageMixture``.
     ``neighbors``  nearest rows.
-    ``votes``      ``KNeighborsClassifier`` by count votes.
+    ``votes``      ``KNeighborsClassifier(votes="count")``.
     ``evaluate``   scores of ``evaluate``.
 """
 

@@ -56,9 +56,10 @@ def _client() -> "Client | None":
 def distributed(client: "Client | None" = None) -> "Generator[Client]":
     """Use a Dask cluster for data on disk, within a ``with`` statement.
 
-    Fits, ``nearest`` and ``evaluate`` of data on disk are divided among the workers. If
-    all workers have the same type of CPU and the same number of threads, results are
-    the same as in one process, bit by bit. Otherwise they agree to about 1e-12.
+    Within the statement, fits, ``nearest`` and ``evaluate`` of data from ``pm.open``
+    run on the workers of the cluster. If all workers have the same type of CPU and the
+    same number of threads, results are bit-identical to those of one process. Otherwise
+    they agree to about 1e-12.
 
     Parameters
     ----------

@@ -461,12 +461,12 @@ def open(
     Parameters
     ----------
     data : str, Path or array of shape (n, d)
-        A ``.parquet`` or ``.npy`` file, a glob of such files (sorted by name), a folder
-        of Parquet files, or an array. URLs of Parquet files are allowed if fsspec can
-        read them (``s3://``, ``gs://``, ``https://``).
+        A ``.parquet`` or ``.npy`` file, a pattern such as "rows/*.npy" (files are
+        sorted by name), a folder of Parquet files, or an array. URLs of Parquet files
+        are allowed if fsspec can read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
-        Class of each row. For Parquet files: the name of a column. For ``.npy`` files:
-        other ``.npy`` files, one for each file of points. Or an array.
+        Class of each row, in the form of ``data``: the name of a column of the Parquet
+        files, ``.npy`` files (one for each file of points), or an array.
     weight : str, Path or array of shape (n,), optional
         Data weights ≥ 0, in the same form as ``label``. Default: 1.
     features : sequence of str
@@ -478,8 +478,8 @@ def open(
     Returns
     -------
     Source
-        Data with ``feature_names``, ``parts``, ``labeled`` and ``weighted``. ``open``
-        reads only the metadata.
+        Pass it to ``fit`` or ``nearest`` instead of an array. ``open`` reads only the
+        metadata of the files.
 
     Raises
     ------

@@ -56,6 +56,9 @@ def checkpointed(
 ) -> Generator[None]:
     """Store the passes of fits on disk, so that a stopped fit can be resumed.
 
+    A fit to data on disk reads all rows once or several times. Each time is a pass, and
+    its result is stored.
+
     Parameters
     ----------
     folder : path or None
@@ -96,8 +99,9 @@ def checkpointed(
         stored = _stored(folder)
         if stored and not resume:
             raise ValueError(
-                f"checkpoint: the folder {folder} already has {stored} saved passes. "
-                "Set resume=True to continue from them, or use an empty folder."
+                f"checkpoint: the folder {folder} already has {stored} saved passes "
+                "over the data of a stopped fit. Set resume=True to continue this fit, "
+                "or use an empty folder."
             )
         before, _State.journal = _State.journal, _Journal(folder, stored)
         try:
@@ -190,8 +194,8 @@ def _read[T](folder: Path, index: int, which: Pass, like: T) -> T:
     for other, differs in differences.items():
         if differs:
             raise ValueError(
-                f"checkpoint: the passes in {folder} are from another run (pass "
-                f"{index} has {other}). Use another folder."
+                f"checkpoint: the saved passes over the data in {folder} are from "
+                f"another run (pass {index} has {other}). Use another folder."
             )
     return jax.tree.unflatten(form, sums)
 

@@ -59,15 +59,19 @@ def without_group(
 ) -> View:
     """Set the weights of one group of rows to 0, for a delete-group jackknife.
 
+    Rows are divided at random into groups. Fit once without each group.
+
     Parameters
     ----------
     source : Source
+        Result of ``pm.open``. Its rows are not copied.
     group : int
         Number of the group, 0 to ``n_groups`` - 1.
     n_groups : int, default=50
         Number of groups of rows. If it is at least the number of rows, each row is a
         group.
     seed : int, default=0
+        Seed of the division into groups. Use the same seed for all groups.
 
     Raises
     ------

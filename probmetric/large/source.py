@@ -52,9 +52,10 @@ ALIGNED = 64
 class Part(NamedTuple):
     """Consecutive rows of a source: location, first row, and number of rows.
 
-    ``where`` is the location in messages. ``file`` is the number of the file. ``at`` is
-    the row group or the first row in this file. In messages, the first row of the part
-    has the number ``start``.
+    ``where`` is the location in messages, and ``start`` the number of the first row in
+    messages. ``first`` is the number of the first row in the whole source. ``file`` is
+    the number of the file. ``at`` is the row group (Parquet) or the first row in this
+    file.
 
     Examples
     --------
@@ -81,7 +82,9 @@ class Labels(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Block of rows: X (m, d), labels, weights, and the number of the first row.
+    """Block of m rows: X (m, d), labels, weights, and the number of the first row.
+
+    ``labels.values`` are the distinct labels, and ``labels.codes`` (m,) their indices.
 
     Examples
     --------
@@ -122,8 +125,8 @@ IMPLEMENTATIONS = {
 class Source(ABC):
     """Data on disk (or arrays) that are read in chunks, as ``pm.open`` returns them.
 
-    A subclass should set the attributes and define ``read``. For use on a Dask cluster,
-    it must support pickling.
+    To read another format, write a subclass that sets the attributes and defines
+    ``read``. For use on a Dask cluster, it must support pickling.
 
     Attributes
     ----------
@@ -161,7 +164,10 @@ class Source(ABC):
         """
 
     def implementation(self, name: str) -> Callable[..., Any]:
-        """Return the implementation of a function or method of the core."""
+        """Return the version of a function or method that reads data in chunks.
+
+        ``name`` is a name such as "nearest" or "LCA.fit".
+        """
         module, _, function = IMPLEMENTATIONS[name].partition(":")
         return getattr(import_module(f"probmetric.large.{module}"), function)
 

@@ -39,8 +39,8 @@ AT_RANDOM = "all"
 _PAIRS: str = field(default="", metadata={"static": True})
 
 NO_LINK = (
-    "P(same) is not available, because this metric has no link. After a fit to class "
-    "labels, call same_probability of the learner, or load the metric file that "
+    "P(same) is not available, because this metric only has distances. After a fit to "
+    "class labels, call same_probability of the learner, or load the metric file that "
     "`probmetric fit --store-votes` writes."
 )
 
@@ -60,8 +60,8 @@ def _check_odds_of(link: "AnyLink", prior_odds: Scalar | None) -> None:
     check_odds(prior_odds)
     if link.kind != "calibrated" or link.pairs != AT_RANDOM:
         raise ValueError(
-            f"prior_odds must be None for a {link.kind} link fitted to "
-            f"{link.pairs or 'unnamed'} pairs, got {prior_odds}. After a fit to class "
+            f"prior_odds must be None for this metric, got {prior_odds}. Its P(same) "
+            "is for the odds of same among the fitted pairs. After a fit to class "
             "labels, use same_probability(..., new_classes=True, prior_odds=...). "
             "After a fit to pairs, multiply the odds P/(1 - P) by prior_odds, and "
             "divide them by the odds of same among the fitted pairs."

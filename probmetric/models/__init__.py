@@ -4,6 +4,7 @@ Every file defines ``Params`` and ``Prior`` tuples, the NumPyro model, ``simulat
 ``to_metric``. The derivations are in ``inference``, with equal file names. In all
 models, data weights multiply the log density, and ``learning_rate`` is the power η of
 the likelihood. If the data have no labels (y is None), the model simulates labels.
+Numbers in parentheses are the equations in the docstring of each file.
 
 ``lca``                pairs that coincide: marginal form (1).
 ``hierarchical_lca``   a map for each group around a common map (1)-(2).

@@ -7,18 +7,23 @@ R^d with class c in 0..C-1, projection A (p, d), y = Ax:
     or per component: p(y, c) = Σ_k α_c β_ck N(y; μ_ck, L_ck L_ckᵀ);                 (1)
 2.  the class is drawn from p(c|y) = p(y, c) / Σ_c' p(y, c').                        (2)
 
-Only the class is modeled, not the density of x. All priors are proper, and all sites
-are unconstrained. The posterior mode, the L-BFGS optimum and the center of Laplace's
-approximation are therefore the same point. The priors are
+α are the weights of the classes, and β_c the weights of the components of class c. A
+component has mean μ_ck and covariance L_ck L_ckᵀ. Only the class is modeled, not the
+density of x. The priors are proper:
 
-    A ~ N(A0, c²/λ)        the norm penalty (λ/2c²)‖A - A0‖²; A0 = 0 in the paper
-    alpha_logit, beta_logit ~ N(0, s_w²)    α = softmax, β_c = softmax over components
-    mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²)   L has diagonal exp(log_diag)
+    A ~ N(A0, c²/λ) entry by entry (here c is a scale; A0 = 0 in the paper);
+    alpha_logit, beta_logit ~ N(0, s_w²),  α = softmax, β_c = softmax over components;
+    mu ~ N(0, s_μ²),  log_diag, off_diag ~ N(0, s_L²),  L has diagonal exp(log_diag).
 
-The priors determine the scale of y. With only a norm penalty and free (μ, Σ) there is
-no optimum, because (εA, εμ, ε²Σ) gives the same p(c|x) for every ε (erratum 3 of seed
-001). A rotation of y if A0 = 0 and the order of the components are not identified. Only
-the priors identify the tilts of maths B5. Report p(c|x) and J, which are identified.
+These NumPyro sites are unconstrained. The posterior mode, the L-BFGS optimum and the
+center of Laplace's approximation are therefore the same point.
+
+Only the priors determine the scale of y. With only a penalty on the norm of A there is
+no optimum, because (εA, εμ, ε²LLᵀ) gives the same p(c|x) for every ε > 0 (erratum 3 of
+seed 001). The order of the components is not identified, and neither is a rotation of y
+if A0 = 0. Eqs. (4) and (5) of ``inference.dca_gm.likelihood`` are other changes of the
+parameters that do not change p(c|x). Report only p(c|x) and its Fisher information
+matrix, which are identified.
 
 References
 ----------
@@ -59,12 +64,14 @@ type MetricKind = Literal[
 
 
 class DCAGMParams(NamedTuple):
-    """Parameters: A (p, d), log α (c,), log β (c, k), μ (c, k, p), L.
+    """Parameters of DCA-GM with c classes of k components in p dimensions.
 
-    ``chol`` has Cholesky factors L, of shape (c, 1, p, p) with one covariance per
-    class, or (c, k, p, p). A missing component has log β = -inf. ``fisher`` (p, p) is
-    the Fisher information matrix J_y averaged over the training points, or None before
-    a fit.
+    ``A`` (p, d) is the projection, and ``log_alpha`` (c,) the log weights of classes.
+    ``log_beta`` (c, k) are the log weights of components within a class, -inf for a
+    missing component. ``mu`` (c, k, p) are the means. ``chol`` has the Cholesky factors
+    of the covariances, of shape (c, 1, p, p) with one covariance per class, or (c, k,
+    p, p). ``fisher`` (p, p) is the Fisher information matrix of the class probabilities
+    in the projection, averaged over the training points, or None before a fit.
     """
 
     A: Float[Array, "p d"]
@@ -87,10 +94,13 @@ class DCAGMSites(NamedTuple):
 
 
 class DCAGMPrior(NamedTuple):
-    """Priors of the module docstring, and a mask of the components of each class.
+    """Normal priors of DCA-GM, and a mask of the components of each class.
 
-    ``mean`` is A0, the prior mean of A. The prior standard deviation of an entry of A
-    is c/√λ. ``present[c, k]`` is True if class c has a component k.
+    An entry of the projection A has its prior mean in ``mean``, and the prior standard
+    deviation ``c``/√``lam``. ``present`` (c, k) is True if a class has a component.
+    Other prior standard deviations are ``weight_scale`` for logits of weights,
+    ``mu_scale`` for means, and ``chol_scale`` for entries of Cholesky factors (for the
+    logs of diagonal entries).
     """
 
     mean: Float[Array, "p d"]
@@ -170,9 +180,11 @@ def dca_gm(
 ) -> None:
     """Define the generative model of class labels (NumPyro).
 
-    The NumPyro sites are the fields of ``DCAGMSites`` and ``y`` (n,). Without
-    ``batch`` there is a deterministic site ``J`` (d, d): the Fisher information matrix
-    of the class probabilities, averaged over the points.
+    The NumPyro sites are the projection ``A``, the logits ``alpha_logit`` and
+    ``beta_logit`` of class and component weights, the means ``mu``, the Cholesky
+    factors ``log_diag`` and ``off_diag``, and the classes ``y`` (n,). Without ``batch``
+    there is a deterministic site ``J`` (d, d): the Fisher information matrix of the
+    class probabilities, averaged over the points.
 
     Parameters
     ----------
@@ -257,9 +269,8 @@ def to_metric(
 ) -> Mahalanobis | LocalFisher | ClassDistribution:
     """Return the learned metric.
 
-    J is the Fisher information matrix of p(c|x), the class probabilities at x. It
-    equals AᵀJ_yA, where A is the projection and J_y the Fisher information matrix at y
-    = Ax. All kinds except "subspace" depend only on p(c|x).
+    J (d, d) is the Fisher information matrix of p(c|x), the class probabilities at x.
+    All kinds except "subspace" depend only on p(c|x).
 
     Parameters
     ----------
@@ -271,16 +282,17 @@ def to_metric(
         - "average_fisher": Mahalanobis metric whose matrix is the average of J. It does
           not depend on the normalization of A.
         - "subspace": Euclidean distance after the projection A, normalized so that the
-          pooled covariance within components is I. The paper does not specify the
-          normalization of A, on which its accuracies depend (erratum 6).
+          pooled covariance within components is the identity. The paper does not
+          specify the normalization of A, on which its accuracies depend.
         - "local_fisher": Mahalanobis metric of J at the query.
-        - "hellinger", "jensen_shannon": divergences between the p(c|x) of two points.
+        - "hellinger", "jensen_shannon": divergences between the class probabilities of
+          two points.
 
     Notes
     -----
-    J is 0 at points where one class has probability 1. If the trace of the average J_y
-    in whitened coordinates is below 1e-8, "average_fisher" returns the metric of
-    "subspace".
+    J is 0 at points where one class has probability 1. If J is nearly 0 at all points
+    (trace below 1e-8 in the coordinates of "subspace"), "average_fisher" returns the
+    metric of "subspace".
 
     Examples
     --------

@@ -45,10 +45,10 @@ def _drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
 class ClassLabel(dist.Distribution):
     """The class of a point, given log p(c), a data weight and a learning rate.
 
-    ``log_prob`` is η · weight · log p(class). ``log_prob`` is NaN for an unknown class
-    code, and 0 for a point of weight zero. ``sample``, ``mean`` and ``variance`` ignore
-    the weight and the learning rate. The mean and the variance treat the class code as
-    a number.
+    ``log_prob`` is learning_rate · weight · log p(class). It is 0 for a point of weight
+    zero, and NaN for an unknown class code. ``sample``, ``mean`` and ``variance``
+    ignore the weight and the learning rate. The mean and the variance treat the class
+    code as a number.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class ClassLabel(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
-        """Return η · weight · log p(value)."""
+        """Return learning_rate · weight · log p(value)."""
         power, value = self.learning_rate * self.weight, jnp.asarray(value)
         shape = jnp.broadcast_shapes(jnp.shape(value), self.batch_shape)
         log_p = jnp.broadcast_to(self.log_p, shape + jnp.shape(self.log_p)[-1:])
@@ -137,9 +137,10 @@ PARTLY_REAL = _PartlyReal()
 
 
 class ClassNormal(dist.Distribution):
-    """x ~ N(loc[y], chol[y] chol[y]ᵀ) for given class codes y.
+    """Normal distribution of points x given their class codes y.
 
-    ``sample``, ``mean`` and ``variance`` ignore weights and missing entries.
+    x has mean ``loc[y]`` and covariance ``chol[y] chol[y]ᵀ``. ``sample``, ``mean`` and
+    ``variance`` ignore weights and missing entries.
 
     Parameters
     ----------
@@ -149,8 +150,8 @@ class ClassNormal(dist.Distribution):
     y : array of int
         Class codes, of any shape.
     weight, learning_rate : array or float, default=1
-        Data weight ≥ 0 of each point, and power η of the likelihood. Weight zero
-        removes a point, even if it has NaN.
+        Data weight ≥ 0 of each point, and power of the likelihood. Weight zero removes
+        a point, even if it has NaN.
     missing : bool, default=False
         If True, NaN entries of x are integrated out exactly, with one Cholesky factor
         for each point (cost n d³). If False, NaN entries make the density NaN.
@@ -223,7 +224,10 @@ class ClassNormal(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
-        """Return η · weight · log density of the observed entries."""
+        """Return learning_rate · weight · log density of x.
+
+        With ``missing``, it is the density of the entries that are not NaN.
+        """
         power, value = self.learning_rate * self.weight, jnp.asarray(value)
         shape = jnp.broadcast_shapes(jnp.shape(value)[:-1], self.batch_shape)
         value = jnp.broadcast_to(value, shape + self.event_shape)
@@ -293,10 +297,11 @@ class _Reweighted(dist.Distribution):
 
 
 class Observed(_Reweighted):
-    """Marginal distribution of the entries with ``seen`` True (the others are NaN).
+    """Marginal distribution of observed entries, if all others are NaN.
 
-    In ``base_dist`` (see ``normal``) the unobserved entries are independent N(0, 1).
-    ``log_prob`` divides by the density of these entries at 0.
+    ``seen`` is True for the observed entries. In ``base_dist`` the other entries must
+    be independent of all entries, with distribution N(0, 1). ``log_prob`` sets them to
+    0 and divides by their density.
 
     Examples
     --------

@@ -10,7 +10,7 @@ The model of one point x in R^d with class y in 0..C-1:
 ``covariance="full"`` is one Σ_c per class (QDA), and "tied" is one Σ for all classes
 (LDA). "diagonal" is independent features within a class. Eq. (1) then applies to each
 feature separately, with ν degrees of freedom per feature and the diagonal of Ψ. The
-mean of IW(ν, Ψ) is Ψ/(ν - d - 1).
+mean of the inverse Wishart distribution IW(ν, Ψ) is Ψ/(ν - d - 1).
 
 References
 ----------
@@ -51,7 +51,10 @@ type Covariance = Literal["full", "tied", "diagonal"]
 
 
 class NIWPrior(NamedTuple):
-    """Normal-inverse-Wishart prior of every class, Eq. (1), and Dirichlet weights.
+    """Normal-inverse-Wishart prior of each class, and Dirichlet prior of the weights.
+
+    The covariance Σ of a class has the inverse Wishart prior IW(ν, Ψ). Given Σ, the
+    class mean has the prior N(m, Σ/κ).
 
     Attributes
     ----------
@@ -93,9 +96,10 @@ def _sample_moments(
 
 
 class GaussianClassesParams(NamedTuple):
-    """Parameters: weights (c,), mean (c, d), chol (c, d, d) or (1, d, d) when tied.
+    """Class weights (c,), means (c, d), and Cholesky factors of covariances.
 
-    ``chol`` contains the lower Cholesky factors of the covariances.
+    ``chol`` has shape (c, d, d), or (1, d, d) if all classes share one covariance. The
+    factors are lower triangular.
     """
 
     weights: Float[Array, "*s c"]
@@ -126,6 +130,8 @@ def gaussian_classes(
     n_classes : int
         Number C ≥ 2 of classes.
     covariance : {"full", "tied", "diagonal"}
+        One covariance matrix for each class (default), one for all classes, or
+        independent features within a class.
     missing : bool, default=False
         If True, NaN entries of X are integrated out (additional cost n d³). If False,
         NaN entries make the density NaN.
@@ -179,7 +185,7 @@ def _instances(
 
 @numpy_in_numpy_out
 def to_densities(params: GaussianClassesParams) -> ClassDensities:
-    """Return the class densities, from which local metrics are computed.
+    """Return the densities of the classes, with which local metrics are computed.
 
     Examples
     --------
@@ -214,7 +220,7 @@ def to_metric(
     gamma: Float[Array, ""] | float | int = 0.0,
     frame: Literal["pooled", "identity"] = "pooled",
 ) -> LocalMahalanobis:
-    """Return GLML's local metric for these class densities.
+    """Return the local metric of GLML (Noh, Zhang and Lee 2010) for these classes.
 
     Parameters
     ----------

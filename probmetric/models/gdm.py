@@ -2,8 +2,9 @@
 
 The similarity of two sites x, x' with d covariates is the probability that both sites
 share a randomly drawn unit. A unit is a species under Sørensen's index, and an
-individual under the Bray-Curtis index. With the monotone curves s_f of
-``metric.splines``, I-splines with heights θ_fk ≥ 0, and b ≥ 0,
+individual under the Bray-Curtis index. The curve s_f of covariate f is monotone: the
+sum of I-splines I_fk with heights θ_fk ≥ 0 (``metric.splines``). With b ≥ 0 as the
+intercept,
 
     log P(shared) = -t,    t = b + Σ_f |s_f(x_f) - s_f(x'_f)|                       (1)
                              = b + Σ_fk θ_fk |I_fk(x_f) - I_fk(x'_f)|,             (2)
@@ -54,7 +55,7 @@ __all__ = ["GDMParams", "GDMPrior", "gdm", "simulate", "to_metric"]
 
 
 class GDMParams(NamedTuple):
-    """Parameters: b (), heights θ (d, k), and the knots (d, k) of the splines."""
+    """Intercept b (), and heights θ (d, k) and knots (d, k) of the I-splines."""
 
     b: Float[Array, ""] | float
     theta: Float[Array, "d k"]
@@ -63,10 +64,11 @@ class GDMParams(NamedTuple):
 
 
 class GDMPrior(NamedTuple):
-    """θ_fk ~ half-normal(scale), b ~ half-normal(b_scale), given knots (d, k).
+    """Half-normal priors of the heights of the splines and of the intercept.
 
-    The knots come from the data (quantiles of each covariate). With ``coordinates``,
-    the last row belongs to the geographic distance of two sites.
+    ``scale`` is the scale of the heights, and ``b_scale`` of the intercept. The
+    ``knots`` (d, k) are set from the data (quantiles of each covariate). With
+    ``coordinates``, their last row belongs to the geographic distance of two sites.
     """
 
     knots: Float[Array, "d k"]
@@ -91,8 +93,8 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     I-splines, and ``y``. The deterministic site ``height`` (d,) is the total increase
     of each curve.
 
-    y is the number of shared units among ``trials`` units, or 0 or 1 without
-    ``trials``.
+    A unit is an individual, or a species for presence data. y is the number of shared
+    units among ``trials`` units of two sites, or 0 or 1 without ``trials``.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def _log_probability(params: GDMParams, pairs: Pairs) -> Array:
 
 
 def to_metric(params: GDMParams) -> SplineCityBlock:
-    """Return the learned metric; P(same) is the expected similarity of two sites.
+    """Return the learned metric. Its P(same) is the expected similarity of two sites.
 
     Examples
     --------

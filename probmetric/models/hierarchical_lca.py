@@ -3,10 +3,10 @@
 Pairs are in groups (subjects, sites, batches). Both points of a pair are in one group.
 The model, with g = 1..G and ``models.lca`` inside each group:
 
-1.  W ~ N(W₀, c²/λ) entry by entry, the common linear map; b ~ Gamma(a, r);
+1.  the common linear map W ~ N(W₀, c²/λ) entry by entry; the intercept b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* between groups;
 3.  W_g = W + ω c E_g, the entries of E_g standard normal;                         (1)
-4.  a pair of group g coincides with probability exp(-t),
+4.  a pair of group g with difference δ coincides with probability exp(-t),
     t = b + ‖W_g δ‖²/(2τ²), τ² = 1 + 2σ² = e^{2b/p}.                               (2)
 
 b is common to all groups, because it describes the labels of identical points. If all
@@ -52,7 +52,13 @@ __all__ = [
 
 
 class HierarchicalLCAParams(NamedTuple):
-    """Linear maps W (p, d) and W_g (G, p, d), log σ² (), and the spread ω ≥ 0."""
+    """Common linear map, maps of G groups, latent noise, and spread of the groups.
+
+    ``W`` (p, d) is the common map, and ``W_groups`` (G, p, d) are the maps of groups.
+    ``log_sigma2`` is the log variance of the latent noise. ``spread`` ≥ 0 is the
+    standard deviation of an entry of a group's map around W, in units of the prior
+    scale of W.
+    """
 
     W: Float[Array, "p d"]
     W_groups: Float[Array, "G p d"]
@@ -61,11 +67,12 @@ class HierarchicalLCAParams(NamedTuple):
 
 
 class HierarchicalLCAPrior(NamedTuple):
-    """``LCAPrior`` of the common W and of b, with lam > 0, and ω ~ HalfNormal(spread).
+    """Prior of the common map and of the differences between groups.
 
-    ω is the spread of the groups: an entry of the map W_g of a group has standard
-    deviation ωc around the common map W, where c is the scale of the prior of W. With
-    the default scale ½, ω < 1 with 95% probability.
+    ``common`` is the ``LCAPrior`` of the common linear map W and of the intercept b,
+    with ``lam`` > 0. An entry of a group's map has standard deviation ωc around W,
+    where c is ``common.c``. The spread ω is half-normal with scale ``spread``. By
+    default, ω < 1 with 95% probability.
     """
 
     common: LCAPrior
@@ -81,10 +88,10 @@ def hierarchical_lca(
 ) -> None:
     """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), the standard
-    deviation ``spread`` () of the effect of a group, the standardized effects ``E`` (G,
-    p, d), and ``y``. The deterministic sites are the metric ``M`` (d, d) of the common
-    map, the metrics ``M_group`` (G, d, d), and ``b``.
+    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), ``y``, and the
+    effects of groups: their standard deviation ``spread`` (), and the standardized
+    effects ``E`` (G, p, d). The deterministic sites are the matrix ``M`` (d, d) of the
+    common metric, ``M_group`` (G, d, d) of the groups, and the intercept ``b``.
 
     Parameters
     ----------
@@ -92,8 +99,8 @@ def hierarchical_lca(
         ``anchor`` is the group of each pair, 0..G-1.
     prior : HierarchicalLCAPrior
     n_groups : int
-        Number G of groups. A group without pairs is a new group, for which E is drawn
-        from the prior.
+        Number G of groups. A group without pairs is a new group, whose effects are
+        drawn from the prior.
 
     Examples
     --------
@@ -157,7 +164,9 @@ def identified(params: HierarchicalLCAParams) -> dict[str, Array]:
 
 
 def to_metric(params: HierarchicalLCAParams, group: int | None = None) -> Mahalanobis:
-    """Return the metric of a group, or the common one: P(same) = exp(-(b + dist²/2)).
+    """Return the metric of a group, or by default the common metric.
+
+    At distance D, P(same) is exp(-(b + D²/2)), with one intercept b for all groups.
 
     Examples
     --------

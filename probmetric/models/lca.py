@@ -1,6 +1,7 @@
 """Latent Coincidence Analysis (LCA): the coincidence of noisy images of two points.
 
-The model of one pair (x, x') of points in R^d, with W (p, d), σ² > 0, κ² > 0:
+The model of one pair (x, x') of points in R^d, with a linear map W (p, d), a noise
+variance σ² > 0 and a squared scale κ² > 0:
 
 1.  z ~ N(Wx, σ² I_p)  and  z' ~ N(Wx', σ² I_p), independent;
 2.  y = 1 ("they coincide") with probability exp(-‖z - z'‖² / (2κ²)).
@@ -63,7 +64,11 @@ __all__ = [
 
 
 class LCAParams(NamedTuple):
-    """Parameters: W (p, d), log σ² (), κ² ()."""
+    """Parameters of LCA: linear map W (p, d), log σ² () and κ² ().
+
+    σ² is the variance of the latent noise. κ² is the squared scale of coincidence, and
+    is 1 in fits.
+    """
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -71,16 +76,17 @@ class LCAParams(NamedTuple):
 
 
 class LCAPrior(NamedTuple):
-    """W ~ N(mean, c²/lam) entry by entry; b ~ Gamma(b_shape, rate b_rate).
+    """Normal prior of the linear map W (p, d), and gamma prior of the intercept b.
 
-    P(same) of identical points is e^{-b}. Under the default, b ~ Exponential(1), this
-    probability is uniform on (0, 1). Under b ~ Exponential(r) it is Beta(r, 1).
+    An entry of W is normal around ``mean`` with standard deviation ``c``/√``lam``.
+    ``lam`` is the strength of the prior. b has the gamma distribution with shape
+    ``b_shape`` and rate ``b_rate``. P(same) of identical points is e^{-b}. By default,
+    this probability is uniform on (0, 1). With ``b_rate=r`` it is Beta(r, 1).
 
-    ``lam`` is the strength of the prior: an entry of W has prior standard deviation
-    c/√lam. ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` is a flat
-    prior of log b. With both flat priors, the fit is maximum likelihood. With equal
-    ``lam``, the prior is weaker for larger p, because E‖Wδ‖² is (1 + p/lam) c²‖δ‖² if
-    ``mean`` is cI.
+    ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` is a flat prior
+    of log b. With both flat priors, the fit is maximum likelihood. With equal ``lam``,
+    the prior is weaker for larger p: if ``mean`` is cI, the prior mean of ‖Wδ‖² is
+    (1 + p/lam) c²‖δ‖² for a difference δ of two points.
 
     Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
     uses the data twice). For simulations and prior predictive checks, set ``mean`` and
@@ -95,7 +101,7 @@ class LCAPrior(NamedTuple):
 
     @property
     def width(self) -> Numeric:
-        """Prior standard deviation of an entry of W at λ = 1."""
+        """Prior standard deviation of an entry of W if ``lam`` is 1."""
         return self.c
 
 
@@ -159,24 +165,25 @@ def weakest_axis(
 
 
 def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
-    """Return the prior ½ p(W) + ½ p(HW), which has equal density at both mirror images.
+    """Return a symmetric prior of W, so that MCMC chains agree on the metric.
 
-    W is the linear map, and H a reflection. W and HW have the same likelihood, but
-    different prior densities p. The posterior under ``prior`` therefore has two modes
-    with different heights and different metrics M. If W has fewer rows than columns, no
-    sampler moves between these modes. The mixture gives *the same posterior
-    distribution* of M and b. Its two modes are mirror images, so chains at either mode
-    agree. Use the mixture to sample ``lca`` with other samplers. ``pm.sample`` uses it
-    automatically.
+    The prior is ½ p(W) + ½ p(HW). W (p, d) is the linear map, p the density under
+    ``prior``, and H a reflection. W and HW have the same likelihood, but different
+    prior densities. The posterior under ``prior`` therefore has two modes with
+    different metrics. If W has fewer rows than columns, no sampler moves between them.
+
+    The mixture gives *the same posterior distribution* of the metric and of b. Its two
+    modes are mirror images, so chains at either mode agree. Use it to sample ``lca``
+    with other samplers. ``pm.sample`` uses it automatically.
 
     Parameters
     ----------
     prior : LCAPrior
         Prior of W with ``lam`` > 0. The prior of b is the default.
     W : array of shape (p, d)
-        Posterior mode of W. It defines H = I - 2uuᵀ, where u (p,) is the axis along
-        which W is closest to its mirror image (``weakest_axis``). Any other fixed H is
-        valid too, but chains then mix less well.
+        Posterior mode of W. H reflects W along the axis on which W is closest to its
+        mirror image. Any other fixed reflection is valid too, but chains then mix less
+        well.
 
     Returns
     -------
@@ -206,9 +213,9 @@ class Coincidence(dist.Distribution):
     weight : array or float, default=1
         Data weight of the pair, ≥ 0. Weight 0 removes the pair from the likelihood.
     learning_rate : float, default=1
-        Power η of the likelihood. Use 1 for independent pairs, and about n/N for N
-        pairs built from the labels of n points. ``sample``, ``mean`` and ``variance``
-        ignore the weight and the learning rate.
+        Power of the likelihood. Use 1 for independent pairs, and about n/N for N pairs
+        made from the labels of n points. ``sample``, ``mean`` and ``variance`` ignore
+        the weight and the learning rate.
 
     Examples
     --------
@@ -248,7 +255,7 @@ class Coincidence(dist.Distribution):
 
     @validate_sample
     def log_prob(self, value: Numeric, intermediates: object = None) -> Array:
-        """Return η · weight · log P(value); 0 for a removed pair."""
+        """Return learning_rate · weight · log P(value), or 0 if the weight is 0."""
         y, power = value == 1, self.learning_rate * self.weight
         bad = (power == 0) & jnp.where(y, jnp.isneginf(self.log_p), self.log_p == 0)
         # Zero times infinity is NaN, and log P(y=0) is infinite at t = 0.
@@ -382,10 +389,11 @@ def lca(
 ) -> None:
     """Define the generative model of pair labels (NumPyro).
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` () and ``y``. The site
-    ``lam`` exists if ``prior.lam`` is a Distribution. With ``latent`` there are sites
-    ``z`` and ``z_prime``: the latent positions of both points. The deterministic sites
-    are the latent noise ``sigma2``, the metric ``M`` (d, d) = WᵀW/(1 + 2σ²), and ``b``.
+    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` () and ``y``. b is
+    -log P(same) of identical points. The site ``lam`` exists if ``prior.lam`` is a
+    Distribution. With ``latent`` there are sites ``z`` and ``z_prime``: the latent
+    positions of both points. The deterministic sites are the variance ``sigma2`` of the
+    latent noise, the metric ``M`` (d, d) = WᵀW/(1 + 2σ²), and ``b``.
 
     Parameters
     ----------
@@ -395,8 +403,8 @@ def lca(
         ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
         d) is used as the prior of W, with the default prior of log b.
     latent : bool, default=False
-        Whether z and z' are sampled, instead of integrated out. Counts are then not
-        supported, because all judgments of a pair would share one z.
+        Whether latent positions are sampled, instead of integrated out. Counts are then
+        not supported, because all judgments of a pair would share its positions.
     batch : int, optional
         Number of pairs in a random subsample, for SVI. Do not use ``batch`` with MCMC,
         which would use the same subsample in all iterations.
@@ -480,7 +488,9 @@ def identified(params: LCAParams) -> dict[str, Array]:
 
 @numpy_in_numpy_out
 def to_metric(params: LCAParams) -> Mahalanobis:
-    """Return the learned metric, with linear map W/√(κ² + 2σ²) and its P(same).
+    """Return the learned metric, with P(same).
+
+    Its linear map is W/√(κ² + 2σ²), with the parameters W, σ² and κ².
 
     Examples
     --------

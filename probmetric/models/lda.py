@@ -1,8 +1,9 @@
 """Gaussian classes with one covariance: the model behind LDA and RCA.
 
-The model is ``models.gaussian_classes`` with ``covariance="tied"``: the classes share
-one Σ ~ IW(ν, Ψ), μ_c | Σ ~ N(m, Σ/κ) and x | y ~ N(μ_y, Σ). ``inference.lda`` derives
-the directions U and the metric M = U Uᵀ.
+The model is ``models.gaussian_classes`` with ``covariance="tied"``. The classes share
+one covariance Σ ~ IW(ν, Ψ) (inverse Wishart). Class means are μ_c | Σ ~ N(m, Σ/κ), and
+points x | y ~ N(μ_y, Σ). ``inference.lda`` derives the discriminant directions U and
+the matrix M = U Uᵀ of the metric.
 """
 
 from typing import NamedTuple
@@ -30,10 +31,10 @@ class LDAParams(NamedTuple):
     Attributes
     ----------
     factor : array of shape (k, d)
-        Uᵀ of Eq. (4) of ``inference.lda``. Rows are in decreasing order of λ. The sign
-        of a row is not identified.
+        Discriminant directions in rows, in decreasing order of ``eigenvalues``. The
+        sign of a row is not identified. The matrix of the metric is factorᵀ factor.
     eigenvalues : array of shape (k,)
-        λ ≥ 0: ratio of the between-class to the within-class variance along each row of
+        Ratio ≥ 0 of the between-class to the within-class variance along each row of
         ``factor``.
     mean, within, weights : arrays of shape (c, d), (d, d) and (c,)
         Class means, covariance within classes, and class weights.
@@ -47,7 +48,7 @@ class LDAParams(NamedTuple):
 
 
 def to_metric(params: LDAParams) -> Mahalanobis:
-    """Return the learned metric M = UUᵀ.
+    """Return the learned metric, whose linear map is ``params.factor``.
 
     Examples
     --------

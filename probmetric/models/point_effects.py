@@ -3,12 +3,13 @@
 Some points are easier to recognize than others, in all their judgments. The model, with
 n points and otherwise the assumptions of ``models.lca``:
 
-1.  W ~ N(W₀, c²/λ) entry by entry; b ~ Gamma(a, r), the intercept of a typical point;
+1.  the linear map W ~ N(W₀, c²/λ) entry by entry; the intercept of a typical point
+    b ~ Gamma(a, r);
 2.  ω ~ HalfNormal(s), the *spread* of the points;
 3.  b_i = b e^{u_i}, u_i = ω z_i, z_i ~ N(0, 1), for each point i = 1..n;         (1)
 4.  the pair (i, j) coincides with probability exp(-t),
     t = (b_i + b_j)/2 + D/2 = b + a_i + a_j + D/2,                                 (2)
-    a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p}.
+    a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p},  δ the difference of the points.
 
 e^{-b_i} is P(same) of two copies of point i. Pairs are independent given the b_i. With
 the b_i integrated out, pairs that share a point are dependent. If ω = 0, the model is
@@ -65,7 +66,12 @@ __all__ = [
 
 
 class PointEffectsParams(NamedTuple):
-    """W (p, d), log σ² (), the spread ω ≥ 0, and the effects u (n,) of Eq. (1)."""
+    """Linear map W (p, d), log σ² (), and the effects of n points.
+
+    σ² is the variance of the latent noise. ``effects`` (n,) are the logs of the ratios
+    of a point's intercept to the typical intercept. ``spread`` ≥ 0 is their standard
+    deviation.
+    """
 
     W: Float[Array, "p d"]
     log_sigma2: Float[Array, ""]
@@ -74,10 +80,13 @@ class PointEffectsParams(NamedTuple):
 
 
 class PointEffectsPrior(NamedTuple):
-    """``LCAPrior`` of W and b, with lam > 0, and ω ~ HalfNormal(spread).
+    """``LCAPrior`` of the map and the typical intercept, and prior of point effects.
 
-    With the default scale 1, b_i differs from b by less than a factor of 50 with 95%
-    prior probability. The prior median of ω is 0.67, a factor of two in b_i.
+    ``common`` must have ``lam`` > 0. The log of a point's intercept is normal around
+    the log of the typical intercept. Its standard deviation ω is half-normal with scale
+    ``spread``. With the default 1, a point's intercept differs from the typical one by
+    less than a factor of 50 with 95% prior probability. The prior median of ω is 0.67,
+    a factor of two.
     """
 
     common: LCAPrior
@@ -110,9 +119,10 @@ def point_effects(
 
     The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` (), the standard
     deviation ``spread`` () of the effects, the standardized effects ``z`` (n,), and
-    ``y``. The deterministic sites are the metric ``M`` (d, d) = WᵀW/τ², ``b``, the
-    intercepts ``b_point`` (n,) of the points, and ``b_new``, the b' of Eq. (3).
-    Each row of X is one point and has one effect.
+    ``y``. The deterministic sites are the matrix ``M`` (d, d) of the metric, the
+    typical intercept ``b``, and the intercepts ``b_point`` (n,) of the points.
+    ``b_new`` is the intercept of a pair of two new points. Each row of X is one point
+    and has one effect.
 
     Examples
     --------
@@ -187,7 +197,7 @@ def identified(params: PointEffectsParams) -> dict[str, Array]:
 
 
 def to_metric(params: PointEffectsParams) -> Mahalanobis:
-    """Return the metric, with P(same) of two new points (Eq. 3).
+    """Return the metric, with P(same) of two points that were not in the fit.
 
     Examples
     --------

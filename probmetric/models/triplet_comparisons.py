@@ -1,15 +1,15 @@
 """Comparisons of distances: triplets, quadruplets and odd-one-out responses.
 
-A response names the nearest of K pairs of points of R^d, the *alternatives*. With the
-differences δ_k of the points of each alternative, W (p, d) and M = WᵀW, the squared
-distances and the probability that y = k is the response are
+A response names the nearest of K pairs of points of R^d, the *alternatives*. Let δ_k be
+the difference of the points of alternative k, W (p, d) the linear map and M = WᵀW. The
+squared distances and the probability that y = k is the response are
 
     D_k = ‖Wδ_k‖² = δ_kᵀMδ_k,                                                       (1)
     P(y = k) = e^{-D_k} / Σ_l e^{-D_l},        k, l = 0, ..., K - 1.                (2)
 
-*Triplets*, "a is nearer to p than to q", have an anchor a and two points p, q (``near``
-and ``far``), and the alternatives δ_1 = x_a - x_p (y = 1, "near is nearer") and δ_0 =
-x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
+*Triplets*, "a is nearer to p than to q", have an anchor a and two points p (``near``)
+and q (``far``). The alternatives are δ_1 = x_a - x_p (y = 1, "near is nearer") and δ_0
+= x_a - x_q (y = 0). For K = 2, Eq. (2) is a logistic model with log odds
 
     t = log P(y = 1) / P(y = 0) = D_0 - D_1.                                       (3)
 
@@ -90,10 +90,11 @@ __all__ = [
 
 
 class TripletParams(NamedTuple):
-    """Parameters: the linear map W (p, d), identified up to rotation.
+    """Linear map W (p, d), identified up to rotation, lapse rate, and raters.
 
-    ``lapse_rate`` is a learned ε, or None if the lapse rate is an argument of the
-    model. ``sharpness`` contains s_r of Eq. (7), or None if raters do not differ.
+    ``lapse_rate`` is the learned probability that a response ignores the objects. It is
+    None if this probability is an argument of the model. ``sharpness`` (R,) has a
+    factor of the log odds for each rater, or is None if raters do not differ.
     """
 
     W: Float[Array, "p d"]
@@ -106,10 +107,13 @@ class TripletParams(NamedTuple):
 
 
 class TripletPrior(NamedTuple):
-    """W ~ N(mean, c²/lam) entry by entry; lam > 0.
+    """Normal prior of the linear map W, and priors of the lapse rate and of raters.
 
-    ``lapse`` contains α and β of Eq. (6) if the lapse rate is learned. ``spread``
-    contains ω of Eq. (7), once for each rater, if raters differ.
+    An entry of W is normal around ``mean`` with standard deviation ``c``/√``lam``, and
+    ``lam`` > 0. If the lapse rate is learned, ``lapse`` are the two parameters of its
+    beta prior. If R raters differ, ``spread`` (R,) is the prior standard deviation of
+    the log of a rater's sharpness before these logs are centered, repeated for each
+    rater.
     """
 
     mean: Float[Array, "p d"]
@@ -119,14 +123,14 @@ class TripletPrior(NamedTuple):
     spread: Float[Array, "R"] | None = None
 
     def sharpness(self, z: Float[Array, "m"]) -> Float[Array, "R"]:
-        """Return s of Eq. (7)."""
+        """Return the sharpness of each rater from the standardized effects."""
         assert self.spread is not None
         return jnp.exp(self.spread * (contrasts(len(self.spread)) @ z))
 
     def effects(
         self, sharpness: Float[Array, "R"] | None
     ) -> Float[np.ndarray, "m"] | None:
-        """Return z of Eq. (7) for s, or None if raters do not differ."""
+        """Return standardized effects of raters, or None if raters do not differ."""
         if sharpness is None or self.spread is None:
             return None
         return contrasts(len(sharpness)).T @ (np.log(sharpness) / self.spread)
@@ -171,11 +175,13 @@ def triplet_comparisons(
     ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
     The NumPyro sites are the linear map ``W`` (p, d), ``y``, and the deterministic
-    metric ``M`` (d, d) = WᵀW. With ``prior.lapse`` the lapse rate is learned. There are
-    then two more sites: ``logit_lapse`` (), u of Eq. (6), and the deterministic
-    ``lapse_rate`` (), which replaces the argument. With ``prior.spread`` there are
-    ``effects`` (R-1,), z of Eq. (7), and the deterministic ``sharpness`` (R,).
-    ``triplets.rater`` are then numbers 0..R-1.
+    metric ``M`` (d, d) = WᵀW. There are more sites in two cases:
+
+    * With ``prior.lapse`` the lapse rate is learned: ``logit_lapse`` () is its logit,
+      and the deterministic ``lapse_rate`` () replaces the argument.
+    * With ``prior.spread`` the R raters differ: ``effects`` (R-1,) are their
+      standardized effects, and the deterministic ``sharpness`` (R,) are factors of
+      their log odds. ``triplets.rater`` are then numbers 0..R-1.
 
     Examples
     --------
@@ -208,7 +214,7 @@ def triplet_comparisons(
 
 @numpy_in_numpy_out
 def log_odds(params: TripletParams, triplets: Triplets) -> Float[Array, "N"]:
-    """Return the log odds of near against far (Eq. 3), without ``triplets.y``.
+    """Return the log odds that near is nearer than far. ``triplets.y`` is not used.
 
     Without ``triplets.rater`` they are the log odds of a typical rater.
 
@@ -269,9 +275,10 @@ _log_probability_at = one_program(_log_probability)
 
 
 def to_metric(params: TripletParams) -> Mahalanobis:
-    """Return the learned metric with linear map W; squared distances are log odds.
+    """Return the learned metric with linear map W.
 
-    The metric has no P(same), because triplets only compare distances.
+    A difference of two squared distances is the log odds of a response. The metric has
+    no P(same), because triplets only compare distances.
 
     Examples
     --------

@@ -14,8 +14,9 @@ nor W_k and B_k. Use groups (or pairs with a common source), or a prior. Integra
 x_i,
     X_i1, …, X_in | k ~ N(1 ⊗ μ_k, 1 1ᵀ ⊗ B_k + I ⊗ W_k).                        (1)
 
-The order of components is not identified, so report only label-invariant functionals
-(``invariant``). For display, ``inference.two_stage.draws.relabel`` orders components.
+The order of components is not identified. Report only quantities that do not depend on
+it, such as the deterministic sites. For display, ``inference.two_stage.draws.relabel``
+orders components.
 
 References
 ----------
@@ -49,7 +50,11 @@ type Covariance = Literal["free", "proportional"]
 
 
 class TwoStageParams(NamedTuple):
-    """Weights c (k,), means μ (k, d), within covariance W and between B (k, d, d)."""
+    """Weights (k,), means (k, d) and covariances (k, d, d) of k components.
+
+    ``between`` is the covariance of the true values of sources, and ``within`` of the
+    noise of repeated measurements of one source.
+    """
 
     weights: Float[Array, "k"]
     means: Float[Array, "k d"]
@@ -58,13 +63,19 @@ class TwoStageParams(NamedTuple):
 
 
 class TwoStagePrior(NamedTuple):
-    """Conjugate prior of every component. Pass None for a flat prior.
+    """Conjugate prior of every component.
 
-    c ~ Dirichlet(concentration). For ``covariance="free"``: B_k ~ InverseWishart(df,
-    scale), W_k ~ InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
-    For "proportional", and for single instances: Σ_k ~ InverseWishart(df, scale), μ_k ~
-    N(mean, Σ_k/strength) and α ~ Beta(alpha_a, alpha_b). ``scale`` acts as a covariance
-    floor: it prevents a component from collapsing on one point.
+    Component k has the weight c_k, the mean μ_k, and covariances B_k between and W_k
+    within sources. The weights have the prior Dirichlet(concentration).
+
+    * For ``covariance="free"``: B_k ~ InverseWishart(df, scale), W_k ~
+      InverseWishart(within_df, within_scale), μ_k ~ N(mean, B_k/strength).
+    * For "proportional", and for single instances, W_k = αΣ_k and B_k = (1 - α)Σ_k:
+      Σ_k ~ InverseWishart(df, scale), μ_k ~ N(mean, Σ_k/strength), α ~ Beta(alpha_a,
+      alpha_b).
+
+    ``scale`` prevents a component from collapsing on one point. For a flat prior, pass
+    None instead of a ``TwoStagePrior``.
     """
 
     concentration: Float[Array, ""] | float
@@ -179,27 +190,30 @@ def two_stage(
     * ``within`` and ``between`` (k, d, d) if free, or ``covariances`` (k, d, d) and
       ``alpha`` () if proportional;
     * ``x_n`` (G_n, n·d) for every group size n: the instances of a group in one row;
-    * ``representative_n`` (G_n, d) for every group size n, if ``latent``;
-    * ``mean``, ``within_average`` and ``covariance_total``: deterministic and
-      label-invariant.
+    * ``representative_n`` (G_n, d) for every group size n, if ``latent``: the true
+      value of each source;
+    * ``mean``, ``within_average`` and ``covariance_total``: deterministic, and
+      independent of the order of components.
 
     Parameters
     ----------
     data : Points, Pairs, Groups or Stacks
         NaN entries are assumed missing at random, and are integrated out. Inside
-        ``jit``, pass ``stack(data)``, because array shapes depend on group sizes.
+        ``jit``, pass ``two_stage.prepare(data)``, because array shapes depend on group
+        sizes.
     prior : TwoStagePrior or None
         None is a flat, improper prior (maximum likelihood).
     n_components : int
         Number k ≥ 1 of components.
-    covariance : "free" or "proportional"
+    covariance : {"free", "proportional"}, default="free"
+        Whether the covariances within and between sources are independent parameters,
+        or proportional to each other.
     alpha : float, optional
-        Fraction α of the variance that is within sources. By default α is sampled. Only
+        Fraction of the variance that is within sources. By default it is sampled. Only
         for "proportional".
     latent : bool, default=False
-        Whether the representative x_i of each source is sampled. The component is
-        always summed out: x_i ~ Σ_k c_k N(μ_k, B_k), and the instances given x_i are a
-        mixture with weights P(k | x_i).
+        Whether the true value of each source is sampled. By default it is integrated
+        out. The component of a source is always summed out.
     observe : bool, default=True
         If False, simulate instances in groups of the same sizes.
 
@@ -298,7 +312,7 @@ def _instances(
 
 
 def to_metric(params: TwoStageParams, *, score: Score = "log_ratio") -> PairSimilarity:
-    """Return the pair similarity, which scores the evidence for a common source.
+    """Return a similarity of two items: the evidence that they have the same source.
 
     Examples
     --------

@@ -100,8 +100,9 @@ def with_votes(knn: KNeighborsClassifier) -> VotingMahalanobis:
     metric = knn.metric_
     if type(metric) is not Mahalanobis:
         raise ValueError(
-            "metric must be a Mahalanobis metric if votes are stored in its file, got "
-            f"{type(metric).__name__}. Pickle the learner instead"
+            "metric must be a Mahalanobis metric to store class probabilities and "
+            f"P(same) in its file, got {type(metric).__name__}. Pickle the learner "
+            "instead"
         )
     prior = knn.class_prior
     if isinstance(prior, Mapping):

@@ -9,8 +9,8 @@ without NaN, ``y`` are classes (n,). Names of features and classes are optional.
 ``draws``    mean and spread of the matrix, eigenvalues.
 ``space``    embedding and neighbors of points.
 ``local``    ellipses of a metric that depends on the point.
-``checks``   agreement with sampling, predictive checks, calibration, SBC.
-``verification``  errors at every threshold.
+``checks``   predictive checks, calibration, simulation-based calibration (SBC).
+``verification``  errors of "same source" decisions at every threshold.
 ``style``    palette, empty figures, and reading of draws.
 """
 

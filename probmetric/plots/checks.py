@@ -160,15 +160,16 @@ def predictive_check(
     """Draw observed and simulated fractions of *same* pairs, by distance.
 
     Use this figure to see if the model could have produced the labels of the pairs.
-    Labels are simulated under each draw. Each band is simultaneous: 95% of the
-    simulated curves are inside the band at every distance. For the observed curve this
-    probability is above 95%, because the same data were used for the fit.
-    ``check_model`` corrects the probability by refits.
+    Labels are simulated under each draw. 95% of the simulated curves are inside the
+    band at all distances. If the model is right, the observed curve is inside with a
+    probability above 95%, because the same data were used for the fit. ``check_model``
+    corrects the probability by refits.
 
     Parameters
     ----------
     draws : DataTree or Dataset
-        Posterior draws of ``M`` and ``b`` with P(same) = exp(-(b + ½ δᵀMδ)).
+        Posterior draws of ``M`` and ``b``. P(same) of two points with difference δ is
+        exp(-(b + ½ δᵀMδ)).
     pairs : Pairs
         Observed pairs with labels ``y``, or with counts of judgments.
     prior : DataTree or Dataset, optional
@@ -262,8 +263,8 @@ def calibration(
 
     The curve of calibrated probabilities is near the diagonal. Bars are 95% Wilson
     intervals of the frequency. Bars and bands assume independent outcomes, and are too
-    narrow for pairs that share points. Colors and markers of up to 64 curves are
-    distinct.
+    narrow for pairs that share points. Up to 64 curves have different colors and
+    markers.
 
     Parameters
     ----------
@@ -272,15 +273,15 @@ def calibration(
     probability : array of shape (n,), or mapping of str to such arrays
         Predicted probabilities, without NaN. Use a mapping for several named curves.
     bins : int, default=10
-        Number of bins with equal numbers of points. If many values are equal, some bins
-        have fewer points. A bin with fewer than n / (2 bins) points is merged with its
-        neighbor.
+        Number of bins, with equal numbers of points. If many probabilities are equal,
+        bins differ in size. A bin with less than half the usual number is merged with
+        its neighbor.
     label : str
         Label of the horizontal axis.
     band : float in (0, 1), optional
-        Nominal coverage of a band around the diagonal. A curve of calibrated
-        probabilities is inside the band, in all bins, with this probability. The legend
-        shows the number of bins outside the band. Default: no band.
+        Probability that a curve of calibrated probabilities is inside a band around the
+        diagonal, in all bins together. The legend shows the number of bins outside the
+        band. Default: no band.
 
     Examples
     --------
@@ -350,7 +351,7 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
 
     A panel shows observed frequencies, predicted frequencies and a 95% band. If the
     model is right, the observed curve is inside the band, in all bins, with probability
-    95%.
+    95%. ``verdict`` is the result of ``check_model`` for pairs.
 
     Examples
     --------
@@ -388,13 +389,14 @@ def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
 @no_type_check
 @styled
 def sbc(found: Any) -> Figure:
-    """Draw the ranks of ``probmetric.sbc``, which are uniform if the sampler is right.
+    """Draw the result of ``probmetric.sbc`` (simulation-based calibration).
 
-    Each line is the empirical distribution function of the ranks of one quantity, minus
-    the uniform distribution function. A line near 0 means uniform ranks. If the sampler
-    is right, the line is inside the band with probability 99% at each rank.
-    Quantities with the verdict *disagree* in ``found.table`` are red. Negative controls
-    (``found.controls``) are not drawn.
+    The rank of a quantity is the number of posterior draws below its true value. Over
+    simulated data sets, ranks are uniform if the sampler is right. Each line is the
+    empirical distribution function of the ranks of one quantity, minus the uniform
+    distribution function. If the sampler is right, the line is inside the band with
+    probability 99% at each rank. Quantities with the verdict *disagree* in
+    ``found.table`` are red. Negative controls (``found.controls``) are not drawn.
 
     Examples
     --------

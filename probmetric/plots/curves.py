@@ -30,7 +30,8 @@ def curves(
 
     Use this figure to see which covariates matter, and at which values. All panels have
     the same vertical scale, so heights can be compared. A curve is steep where the
-    dissimilarity of sites changes most with the covariate. Bands are pointwise.
+    dissimilarity of sites changes most with the covariate. Bands have their nominal
+    coverage at each value separately, not for the whole curve.
 
     Parameters
     ----------

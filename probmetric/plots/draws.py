@@ -46,7 +46,7 @@ def metric(
 
     For a learner that standardizes, and for draws that store the points, entries are
     multiplied by the standard deviations of both features. Otherwise entries are in
-    input units. Do not use the standard deviation over draws as an interval, because
+    input units. Do not use standard deviations over draws to make intervals, because
     intervals of entries are not calibrated.
 
     Parameters
@@ -106,14 +106,12 @@ def eigenvalues(
 ) -> Figure:
     """Draw a forest plot of the eigenvalues of M over draws.
 
-    Use this figure to see how many directions matter. M = WᵀW is the matrix of the
-    metric, and W is the linear map. Draws of M, the posterior mean E[M], and M at the
-    posterior mode of W have different eigenvalues. This difference is not an error.
-    Noise in W increases every eigenvalue of E[M], because E[M] = E[W]ᵀE[W] + Σ_r
-    Cov(W_r), summed over the rows W_r of W. Averaged over draws, the largest eigenvalue
-    is at least the largest eigenvalue of E[M], and the smallest eigenvalue is at most
-    the smallest eigenvalue of E[M]. The eigenvalues at the mode may therefore be
-    outside most lines.
+    Use this figure to see how many directions matter. M is the matrix of the metric.
+    Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
+    an error: the uncertainty of the linear map W, with M = WᵀW, increases the
+    eigenvalues of the posterior mean of M. On average over draws, the largest
+    eigenvalue is above the largest eigenvalue of this mean, and the smallest eigenvalue
+    is below the smallest.
 
     Parameters
     ----------
@@ -122,7 +120,7 @@ def eigenvalues(
     prob : float, default=0.9
         Fraction of the draws inside a thin line. A thick line contains half of them.
     reference : array of shape (d, d), optional
-        M at the posterior mode of W (the fit), in input units. Drawn as diamonds.
+        M of the fit (at the posterior mode of W), in input units. Drawn as diamonds.
 
     Examples
     --------

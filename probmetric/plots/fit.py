@@ -49,9 +49,8 @@ def matrix(
 
     The upper panel shows the entries of M, multiplied by the standard deviations of
     both features in X. The lower panel shows the fraction that each direction
-    contributes to the mean squared distance between two random points. (The fractions
-    are proportional to the eigenvalues of L Cov(X) Lᵀ, with M = LᵀL.) At most 20
-    directions are shown.
+    contributes to the mean squared distance between two random points. Directions are
+    the principal components of the transformed points. At most 20 are shown.
 
     Parameters
     ----------
@@ -109,10 +108,10 @@ def importance(
     entry of M, times the standard deviation.) Correlated features can replace each
     other, so their values should be read together. At most 40 features are shown.
 
-    A factor (text or categorical column) has one value, √(m/2), where m is the mean
-    squared distance of two random rows that differ only in this factor. (For a numeric
-    column, √(m/2) equals the value above.) Limits of a factor combine the limits of all
-    pairs of levels, and are conservative.
+    A text or categorical column has one value: √(m/2), where m is the mean squared
+    distance of two random rows that differ only in this column. For a numeric column,
+    √(m/2) equals the value above. The intervals of a text column combine the intervals
+    of all pairs of its values, and are wider than necessary.
 
     Parameters
     ----------
@@ -209,9 +208,10 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel is an ``embedding`` under one metric, with links to nearest neighbors.
-    Fewer links between classes mean that more neighbors have the same class. Use points
-    that were not in the fit, otherwise the lower panel is too optimistic.
+    Each panel shows the first two principal components under one metric, with links to
+    nearest neighbors (``embedding``). The fewer links between classes, the more
+    neighbors have the same class. Use points that were not in the fit, otherwise the
+    lower panel is too optimistic.
 
     Parameters
     ----------
@@ -251,6 +251,7 @@ def pair_histogram(
 ) -> Figure:
     """Draw histograms of the dissimilarities within classes and between classes.
 
+    The less the two histograms overlap, the better the metric separates the classes.
     Any kind of metric is supported. At most 20,000 random pairs are used. Both
     histograms have area 1. The largest 0.5% of the values are not shown.
 

@@ -61,8 +61,8 @@ def embedding(
 ) -> Figure:
     """Draw the first two principal components of the transformed points.
 
-    No other plane contains a larger share of the learned squared distances. The first
-    64 classes have distinct colors and markers. All others are called "other classes".
+    No other two directions explain more of the learned squared distances. The first 64
+    classes have distinct colors and markers. All others are called "other classes".
 
     Parameters
     ----------
@@ -203,11 +203,11 @@ def objects(
 ) -> Figure:
     """Draw a map of objects, with a probability ellipse for each if there are draws.
 
-    Only distances between objects are identified, so draws are aligned to their mean by
-    rotation and reflection (Procrustes). If the draws of an object are normal, the
-    ellipse contains a fraction ``prob`` of the draws. With few judgments, ellipses are
-    too small (see Benchmarks: triplets). With more than two components, the map shows
-    the first two principal components.
+    The data determine distances between objects, but not rotation or reflection of the
+    map. Draws are therefore aligned to their mean (Procrustes). If the draws of an
+    object are normal, the ellipse contains a fraction ``prob`` of them. With few
+    judgments, ellipses are too small (see Benchmarks: triplets). With more than two
+    components, the map shows the first two principal components.
 
     Parameters
     ----------

@@ -35,14 +35,17 @@ def det(
     *,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw a DET plot: rate of misses against rate of false alarms.
+    """Draw a DET plot (detection error tradeoff): misses against false alarms.
 
-    Lower curves are better. Axes are scaled by the normal quantile function. If the
-    scores of both kinds of pairs are normal, the curve is a straight line, with slope
-    -1 for equal variances. A dot marks the equal error rate of ``verification``. The
-    dot is on the convex hull of the curve, which may be a little below the curve. Rates
-    of 0 and 1 are drawn at 1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because
-    pairs that share sources are dependent. See ``verification_intervals`` instead.
+    A curve shows both error rates of "same source" decisions at all thresholds. Lower
+    curves are better. Axes are scaled by the normal quantile function. If the scores of
+    both kinds of pairs are normal, the curve is a straight line, with slope -1 for
+    equal variances.
+
+    A dot marks the equal error rate of ``verification``. The dot is on the convex hull
+    of the curve, which may be a little below the curve. Rates of 0 and 1 are drawn at
+    1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because pairs that share
+    sources are dependent. For intervals use ``verification_intervals``.
 
     Parameters
     ----------
@@ -121,14 +124,17 @@ def likelihood_ratios(
 ) -> Figure:
     """Draw a Tippett plot, a calibration plot and an empirical cross-entropy plot.
 
+    LR is the likelihood ratio of a pair for "same source" against "different sources".
+
     * Tippett: fraction of same-source pairs, and of different-source pairs, with a
       log10 LR of at least x.
     * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
       log10 LR in ``log_ratio``. Calibrated ratios are near the diagonal. Infinite
       values are drawn at the edge.
-    * Empirical cross-entropy (ECE) in bits against the prior log10 odds: for the
-      ratios, for the ratios after isotonic regression, and for LR = 1. The ECE at log10
-      odds 0 is Cllr.
+    * Empirical cross-entropy (ECE) in bits against the prior log10 odds of "same
+      source". Lower is better. The curves are for the ratios, for the ratios after
+      isotonic regression, and for LR = 1. The ECE at log10 odds 0 is Cllr, the log
+      likelihood ratio cost.
 
     Parameters
     ----------
@@ -209,9 +215,10 @@ def typicality(
 ) -> Figure:
     """Draw the fraction of points called novel, against the threshold of the p-value.
 
-    For points of the training classes the curve should be near the diagonal, because a
-    fraction of about α has a p-value of at most α. For points of other classes the
-    curve should be far above the diagonal.
+    A point is called novel if its p-value is at most the threshold. For points of the
+    training classes, the curve should be near the diagonal: at the threshold α, a
+    fraction of about α is called novel. For points of other classes, the curve should
+    be far above the diagonal.
 
     Parameters
     ----------

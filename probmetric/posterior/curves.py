@@ -74,7 +74,8 @@ def curves(
     n_points = check_number("n_points", n_points, 2, whole=True)
     if not isinstance(metric, SplineCityBlock):
         raise ValueError(
-            f"metric must be a SplineCityBlock, got {type(metric).__name__}"
+            "metric must be the metric of a GDM (SplineCityBlock), got "
+            f"{type(metric).__name__}"
         )
     knots = np.asarray(metric.knots, float)
     share = np.linspace(0, 1, n_points)
@@ -104,8 +105,8 @@ def _heights(
     if len(splines) < len(metrics):
         kinds = {type(m).__name__ for m in metrics}
         raise ValueError(
-            "uncertainty must contain draws or refits of a SplineCityBlock, got "
-            f"{', '.join(sorted(kinds))}"
+            "uncertainty must contain draws or refits of the metric of a GDM "
+            f"(SplineCityBlock), got {', '.join(sorted(kinds))}"
         )
     if any(not np.array_equal(m.knots, knots) for m in splines):
         raise ValueError(

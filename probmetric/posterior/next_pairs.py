@@ -222,7 +222,7 @@ def _probabilities(
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
             "posterior: P(same) must be in [0, 1] for every draw and candidate, got "
-            "other values. Check the link of the draws."
+            "other values. Check the method same_probability of the draws."
         )
     return p
 

@@ -83,23 +83,27 @@ def explore(
     the page, and ``.save(path)`` writes the page to a file. The page contains Plotly
     (5 MB) and needs no network.
 
-    If the metric has ``transform``, the map shows the first two principal components of
-    the transformed points, and their share of the squared distance. Otherwise the map
-    shows principal components of the standardized points, and distances in the map are
-    not distances of the metric. Neighbors are always computed with the whole metric.
+    The page has a map of the points. A click on a point shows its neighbors:
 
-    The probability of a neighbor is the fraction of draws in which the point is among
-    the k nearest points. The probability of a class is its mean frequency among the k
-    nearest points. Without draws these frequencies are not calibrated. For each query
-    the page lists at most 5k neighbors with probability at least 0.01, and counts all
-    other points. Distances have intervals (nominal 90%) if ``learned`` has draws or
-    refits for intervals. Standard deviations of the matrix are computed over draws and
-    are not intervals. To measure performance, use ``evaluate`` with held-out points.
+    * The map shows the first two principal components of the transformed points, if the
+      metric has ``transform``. Otherwise it shows principal components of the
+      standardized points, whose distances are not those of the metric. Neighbors are
+      always computed with the metric itself.
+    * The probability of a neighbor is the fraction of draws in which it is among the k
+      nearest points. At most 5k neighbors with probability at least 0.01 are listed.
+      One number sums the probabilities of all others.
+    * The probability of a class is its mean frequency among the k nearest points.
+      Without draws it is not calibrated.
+    * Distances have intervals (nominal 90%) if ``learned`` was made for intervals, for
+      example by ``posterior_metric("intervals")`` or ``with_intervals``.
+    * Standard deviations of the metric's matrix are over draws, and are not intervals.
+
+    To measure performance, use ``evaluate`` with held-out points.
 
     Parameters
     ----------
     learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
-        Fitted estimator, metric, or draws. A DataTree must be from ``sample``.
+        Fitted estimator, its metric, draws of the metric, or the result of ``sample``.
     X : array of shape (n, d)
         Points, at most 2000. The neighbors of each point are found among the other
         points.
@@ -108,8 +112,8 @@ def explore(
     k : int, default=10
         Number of neighbors, with 1 ≤ k < n.
     feature_names, target_names : sequence of str, optional
-        Names of the columns (default: names of X or of the fit), and of the class
-        codes.
+        Names of the columns (default: names of X or of the fit), and of the classes 0,
+        1, ...
     title : str
         Title of the page.
 

@@ -98,12 +98,12 @@ def posterior_of(
     Parameters
     ----------
     draws : DataTree
-        Draws that ``sample`` returned. The attribute ``learner`` is the name of the
-        learner. Without this attribute the variables determine the learner: ``M`` (with
-        ``b`` if the learner has P(same)), ``J``, or ``components`` of a two-stage
-        mixture.
+        Draws that ``sample`` returned. Their attribute ``learner`` is the name of the
+        learner. Without it, the draws must contain the matrix ``M`` of the metric, the
+        Fisher information ``J``, or the components of a two-stage mixture. With ``M``
+        and ``b`` the metric has P(same), which is e^{-b} at distance 0.
     purpose : {"prediction", "intervals"}, default="prediction"
-        Intended use of the result. See ``PosteriorMetric``.
+        Use of the draws: to average predictions, or to compute intervals of distances.
     max_draws : int, optional
         Maximum number of draws to use, evenly spaced over all chains. Default: all.
 

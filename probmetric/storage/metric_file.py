@@ -135,7 +135,9 @@ def rebuild(
         )
     if spec["kind"] not in KINDS:
         raise ValueError(
-            f"metric must be one of {', '.join(sorted(KINDS))}, got {spec['kind']!r}"
+            "metric must have a kind that this version supports, got "
+            f"{spec['kind']!r} in the file. Update probmetric, or save the metric "
+            "again."
         )
     return KINDS[spec["kind"]](**parts)
 
@@ -165,16 +167,16 @@ def save_metric(
     metric : Metric or PosteriorMetric
         Metric of this package or of your own class, without NaN. Your own class should
         have a method ``to_arrays()``, which returns arrays of numbers by name, and a
-        class method ``from_arrays(arrays)``. Metrics of this package with a link of
-        your own class are not supported. For an ``IntervalMetric`` use ``pickle``.
+        class method ``from_arrays(arrays)``. A metric of this package is not supported
+        if its attribute ``link`` has your own class. For an ``IntervalMetric`` use
+        ``pickle``.
     path : str or Path
         File name, by convention with the suffix ``.npz``.
     feature_names : sequence of d str, optional
         Feature names to store. The loaded metric raises an error for a data frame with
         other columns. Default: the feature names of the training data, if any.
     provenance : mapping, optional
-        Information to store about the origin of the metric, as values that JSON can
-        represent and arrays of numbers.
+        Information about the origin of the metric: JSON values or arrays of numbers.
 
     Examples
     --------
@@ -241,8 +243,8 @@ def load_metric(
         File written by ``save_metric``. A file that is missing or damaged, or has a
         newer format version, raises ValueError.
     kinds : sequence of type, default=()
-        Your own classes whose metrics are in the file. Loading never imports a class
-        by a name in the file.
+        Your own classes of metrics that the file contains. They must be passed here,
+        because loading never imports a class by a name in the file.
 
     Returns
     -------
@@ -281,7 +283,7 @@ def read_metric(path: "str | Path", *, kinds: Sequence[type] = ()) -> Stored:
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(
             f"metric: the file {str(path)!r} has missing or wrong fields "
-            f"({type(error).__name__}: {error})"
+            f"({type(error).__name__}: {error}). Save the metric again."
         ) from error
 
 

@@ -55,7 +55,7 @@ def test_stored_votes_give_p_same_of_neighbors(work, tmp_path):
     )
     assert "same_probability" not in plain
     told = refused("fit", "glml", "--data", data, "--store-votes", "--out", out / "g")
-    assert "metric must be a Mahalanobis metric if votes are stored" in told
+    assert "metric must be a Mahalanobis metric to store" in told
 
 
 def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):

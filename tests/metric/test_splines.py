@@ -54,5 +54,5 @@ def test_the_model_of_the_link_is_that_of_the_distance():
     linked = SplineCityBlock(KNOTS, METRIC.heights, Link(np.array(0.3), np.array(1.0)))
     A, B = np.array([[0.0, -2.0, 0.0]]), np.array([[4.0, 3.0, 99.0]])
     np.testing.assert_allclose(linked.same_probability(A, B), np.exp(-4.8))
-    with pytest.raises(ValueError, match="this metric has no link"):
+    with pytest.raises(ValueError, match="this metric only has distances"):
         METRIC.same_probability(A, B)

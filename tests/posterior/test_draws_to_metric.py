@@ -74,7 +74,7 @@ def test_a_model_of_ones_own_gets_no_link_that_it_did_not_state():
     draws = pm.sample(student_t, pairs(), method="laplace", n_draws=20, n_chains=1)
     found = pm.draws_to_metric(draws, "prediction", pairs_independent=True)
     assert found.draw(0).link is None
-    with pytest.raises(ValueError, match="this metric has no link"):
+    with pytest.raises(ValueError, match="this metric only has distances"):
         found.same_probability(np.zeros(2), np.ones(2))
 
     def stated(sites):

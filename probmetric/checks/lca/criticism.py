@@ -94,8 +94,9 @@ def criticize(fit: Any, *, seed: int = 0) -> list[Finding]:
         )
     if np.isinf(fitted.prior.lam):
         raise ValueError(
-            "fit: λ must be finite, got λ = inf (chosen by regularization='cv'). The "
-            "fit then learns nothing. Set regularization to a number."
+            "fit must have a finite regularization_, got inf (chosen by "
+            "regularization='cv'), which learns nothing from the data. Set "
+            "regularization to a number."
         )
     rng = np.random.default_rng(seed)
     fitted, around = _around(fitted)

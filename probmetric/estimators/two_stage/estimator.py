@@ -609,14 +609,19 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         fitted, chosen = self._learned, self._chosen
         nothing = chosen is not None and np.isinf(chosen.strength)
         for requirement, missing in {
-            "a proper prior, got prior='flat'": fitted.prior is None,
-            "a finite prior strength (with inf nothing is learned), got "
-            "prior_strength_ = inf": nothing,
-            f"one model, got blend={self.blend!r}": self._single is None,
-            f"flattening=None, got {self._flattening!r}": self._flattening is not None,
-            f"an unchanged fit, got one changed by {self._changed_by}": (
-                self._changed_by is not None
+            "a proper prior, got prior='flat'. Fit with prior='default'": (
+                fitted.prior is None
             ),
+            "a finite prior strength (with inf nothing is learned), got "
+            "prior_strength_ = inf. Fit with prior='default'": nothing,
+            f"one model, got blend={self.blend!r}. Fit with blend=None": (
+                self._single is None
+            ),
+            f"flattening=None, got {self._flattening!r}. Fit with flattening=None": (
+                self._flattening is not None
+            ),
+            f"an unchanged fit to arrays, got one changed by {self._changed_by}. Call "
+            "fit again": self._changed_by is not None,
         }.items():
             if missing:
                 raise ValueError(f"sample requires {requirement}")

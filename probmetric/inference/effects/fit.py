@@ -264,8 +264,9 @@ def data_of(
     size = np.size(prior.common.mean) + 1 + len(pairs.X)
     if size > MAX_PARAMETERS:
         raise ValueError(
-            f"pairs: the model must have at most {MAX_PARAMETERS} parameters (p·d + 1, "
-            f"and one for each point), got {size}. Use fewer points or components."
+            f"pairs: the model must have at most {MAX_PARAMETERS} parameters "
+            "(components times features, plus 1, plus one for each point), got "
+            f"{size}. Use fewer points or components."
         )
     rows = rows_of(pairs, learning_rate)
     return POINTS, (rows, _as_arrays(prior, rows.delta.dtype))

@@ -91,8 +91,9 @@ def start(
         u = new
     else:
         raise RuntimeError(
-            "gdm: the search for the mode of (log b, log θ) did not converge in "
-            f"{max_steps} steps. Set a stronger prior."
+            "gdm: the search for the posterior mode of the logs of the intercept and "
+            f"of the spline heights did not converge in {max_steps} steps. Set a "
+            "stronger prior (a smaller prior_scale or intercept_scale)."
         )
     _, _, B = _at(u, rows, precision)
     L = np.linalg.cholesky(B)

@@ -256,8 +256,9 @@ def check_results(results: np.ndarray, first: int) -> None:
     for code in (Result.NONFINITE, Result.DECREASED, Result.MAX_STEPS):
         if np.any(results == code):
             raise RuntimeError(
-                f"bootstrap: {code.name} in {int(np.sum(results == code))} of the "
-                f"{len(results)} refits from draw {first} on. {REMEDY[code]}"
+                f"bootstrap: {int(np.sum(results == code))} of the {len(results)} "
+                f"refits from draw {first} on did not converge ({code.name}): "
+                f"{REMEDY[code]}."
             )
 
 

@@ -65,9 +65,9 @@ def laplace(
     p = len(W)
     if W.size + 1 > MAX_PARAMETERS:
         raise ValueError(
-            f"params must have at most {MAX_PARAMETERS} parameters (p·d + 1) for "
-            f"second derivatives, got {W.size + 1}. Fit fewer components, or use the "
-            "bootstrap."
+            f"params must have at most {MAX_PARAMETERS} parameters (components times "
+            f"features, plus 1) for second derivatives, got {W.size + 1}. Fit fewer "
+            "components, or use the bootstrap."
         )
     with one_blas_thread(W.size):
         H = precision(params, stats, prior, learning_rate)

@@ -105,6 +105,7 @@ def _newton(z: np.ndarray, target: np.ndarray, theta: np.ndarray) -> np.ndarray:
         if largest < TOL:
             return theta
     raise RuntimeError(
-        f"link: the log-logistic fit to {len(z)} pairs did not converge in {N_STEPS} "
-        f"steps (last step {largest:.3g} in log odds). Remove outliers from the points."
+        f"P(same) for new classes: the fit to {len(z)} pairs did not converge in "
+        f"{N_STEPS} steps (last step {largest:.3g} in log odds). Remove outliers from "
+        "the points."
     )

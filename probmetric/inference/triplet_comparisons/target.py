@@ -87,8 +87,9 @@ def posterior(
     W = np.asarray(params.W)
     if W.size > curvature.MAX_PARAMETERS:
         raise ValueError(
-            f"params must have at most {curvature.MAX_PARAMETERS} parameters (p·d) for "
-            f"second derivatives, got {W.size}. Fit fewer components."
+            f"params must have at most {curvature.MAX_PARAMETERS} parameters "
+            "(components times features) for second derivatives, got "
+            f"{W.size}. Fit fewer components."
         )
     z = prior.effects(params.sharpness)
     data = differences(triplets, learning_rate, params.rate(lapse_rate), z)

@@ -91,7 +91,7 @@ def test_separable_pairs_keep_a_finite_slope_and_rising_ones_a_flat_one():
 
 def test_a_fit_that_does_not_end_is_an_error(monkeypatch):
     monkeypatch.setattr(link_fit, "N_STEPS", 2)
-    with pytest.raises(RuntimeError, match=r"link: .* in 2 steps"):
+    with pytest.raises(RuntimeError, match=r"new classes: .* in 2 steps"):
         log_logistic(*labeled(), AT_RANDOM)
 
 
