@@ -102,14 +102,14 @@ def embedding(
         rows = np.repeat(np.arange(len(X)), links)
         ends = index.ravel()
         segments = np.stack([Z[rows], Z[ends]], axis=1)
-        for same, color, width in ((True, "#bbbbbb", 0.5), (False, COLORS[5], 0.9)):
+        for same, color, width in ((True, "#bbbbbb", 0.5), (False, ink(), 1.4)):
             chosen = list(segments[(codes[rows] == codes[ends]) == same])
             lines = LineCollection(chosen, colors=color, linewidths=width, zorder=1)
             axis.add_collection(lines)
         crossing = float(np.mean(codes[rows] != codes[ends]))
         ends_at = f"{links} nearest neighbors" if links > 1 else "nearest neighbor"
         axis.set_xlabel(
-            f"links to the {ends_at}; red: to another class ({crossing:.1%})"
+            f"links to the {ends_at}; thick: to another class ({crossing:.1%})"
         )
     for chosen, name, color, marker in class_marks(codes, labels):
         style = {"s": 18, "color": color, "marker": marker, "zorder": 2}

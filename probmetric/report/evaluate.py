@@ -43,8 +43,8 @@ WORDS = {
 }
 VOTES = (
     "Accuracy, log loss, Brier score and calibration error measure the class "
-    "probabilities. The other scores compare each evaluated point with the other "
-    "evaluated points."
+    "probabilities. The other scores are about the neighbors of each evaluated point "
+    "among the other evaluated points."
 )
 NOVELTY = (
     " False alarms are points of known classes that are called novel. The nominal "

@@ -125,15 +125,15 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
             Picture(
                 plots.matrix(metric, data.X, feature_names=data.feature_names),
                 "The squared distance is the sum over j and k of M[j, k] times the "
-                "differences in features j and k. Features with dark diagonal entries "
-                "contribute most. Bars are shares of the mean squared distance between "
-                "two points.",
+                "product of the differences in features j and k. Bars are shares of "
+                "the mean squared distance between two points.",
             ),
             Picture(
                 plots.importance(metric, data.X),
                 "The learned distance between two points that differ by one standard "
-                "deviation in one feature and agree in the others. Correlated features "
-                "can replace each other.",
+                "deviation in one feature and agree in the others. The figure has no "
+                "intervals. The order of correlated features can differ in another "
+                "sample.",
             ),
             Picture(
                 plots.embedding(metric, X, y, links=3, target_names=data.target_names),

@@ -75,16 +75,16 @@ def fit_section(fit: ModelVerdict) -> Section:
     binned = any(part.finding.bins is not None for part in fit.parts)
     return Section(
         "Does the model fit the data?",
-        "Fit and draws use the same model, so they can agree although the model is "
-        "wrong. The verdict of a part depends on p_holm in the table, the p-value of "
-        "the part adjusted by Holm's method. A part is adequate if p_holm ≥ 0.02. A "
-        "part is a conflict if p_holm < 0.01 and the size is at least the size that "
-        "matters. All other parts are doubtful.",
+        "A fit and its draws can agree although the model is wrong, so the model is "
+        "compared with the data. In the table, p_holm is the p-value adjusted by "
+        "Holm's method, size is the deviation from the model, and matters is the "
+        "smallest deviation that counts. A part is adequate if p_holm ≥ 0.02. It is a "
+        "conflict if p_holm < 0.01 and size ≥ matters. Otherwise it is doubtful.",
         Picture(
             model_check(fit),
             "Predictive: labels of the fitted pairs by fitted distance. Calibration: "
             "labels of held-out pairs by P(same) of the model. If the model is right, "
-            "each band contains the whole curve with 95% probability.",
+            "all dots of a panel are inside its band with 95% probability.",
         )
         if binned
         else None,

@@ -244,7 +244,7 @@ def page(
         lead=lead,
         verdict="inconclusive" if notes or doubted else "done",
         headline=headline,
-        explanation=explanation,
+        explanation=f"{explanation} See the notes below." if notes else explanation,
         sections=[Section("Notes of the run", *notes), *sections],
         provenance={k: str(v) for k, v in provenance.items() if v is not None},
         cards=[*_sizes(data), *cards],

@@ -38,8 +38,8 @@ from probmetric.report.sites import (
 from probmetric.storage.draws_file import load_draws, posterior_of
 
 MEANING = {
-    "nuts": "Draws of the model's posterior. Once the chains have converged, they are "
-    "exact up to Monte Carlo error.",
+    "nuts": "Draws of the model's posterior, correct up to Monte Carlo error if the "
+    "chains have converged.",
     "laplace": "Gaussian approximation at the posterior mode, with its k-hat.",
     "exact": "Independent draws of the model's posterior in closed form.",
     "svi": "Variational approximation, with its k-hat.",
@@ -160,20 +160,20 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
     return Section(
         title,
         "Pairs made from class labels share points and are dependent. Use these draws "
-        "for neighbors. For intervals of distances use posterior_metric('intervals')."
+        "for neighbors, but not for intervals of distances: their standard deviation "
+        "is not that of the fit. Use posterior_metric('intervals') for intervals."
         if dependent
         else None,
         Picture(
             plots.metric(shown),
-            "Mean and standard deviation over draws. The standard deviation is not an "
-            "interval.",
+            "Mean and standard deviation over draws.",
         ),
         Picture(
             plots.eigenvalues(shown),
-            "Eigenvalues of M in each draw. The number of large eigenvalues is the "
-            "number of important directions. Squares are the eigenvalues of the mean "
-            "of M over draws. They are closer together than the eigenvalues of one "
-            "draw, because the mean averages over different directions.",
+            "Eigenvalues of M in each draw, on a logarithmic axis. The number of large "
+            "eigenvalues is the number of important directions. Squares are the "
+            "eigenvalues of the posterior mean of M. Averaging over draws makes them "
+            "more equal.",
         ),
     )
 
@@ -200,9 +200,13 @@ def _neighbor_parts(
         target_names=data.target_names,
     )
     return (
-        f"Row {row} ({data.labels[row]}) has the most uncertain {k} nearest neighbors "
-        f"among {min(N_QUERIES, len(data.X))} rows.",
-        Picture(figure, f"Share of draws in which a point is among the {k} nearest."),
+        f"Of {min(N_QUERIES, len(data.X))} rows that were compared, row {row} "
+        f"({data.labels[row]}) has the most uncertain {k} nearest neighbors.",
+        Picture(
+            figure,
+            f"Fraction of draws in which a point is among the {k} nearest. At most "
+            f"{N_METRICS} draws are used.",
+        ),
     )
 
 

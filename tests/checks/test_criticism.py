@@ -53,7 +53,7 @@ def test_bins_above_and_below_the_band_are_counted():
     table = pd.DataFrame({"expected": stated, "observed": shares, "weight": 10.0})
     drawn = np.random.default_rng(0).normal(size=(999, 4))
     found = _finding("x", table, (10 * (shares - stated), drawn, np.ones(4)), "s", "r")
-    assert "s: 2 of 4 bins outside the simultaneous 95% band" in found.summary
+    assert "s: 2 of 4 bins outside the 95% band" in found.summary
     assert "largest gap: 0.80 stated, 0.30 observed" in found.summary
 
 

@@ -167,11 +167,12 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
     z_b = float(z.mean() / np.sqrt(max(1 - z.var(), 1e-2)))
     p_b = float(2 * norm.sf(abs(z_b)))
     sensitive = _sensitivity(fitted, theta, unit, b)
-    far = np.sqrt(m @ m / e.sum())
+    far, p = np.sqrt(m @ m / e.sum()), min(1.0, 2 * min(p_W, p_b))
     summary = (
         f"the distance of W from its prior mean is {far:.1f} times the expected "
         f"distance (p = {p_W:.2g}), b has z = {z_b:+.1f} under its prior "
-        f"(p = {p_b:.2g}); power-scaling sensitivity {sensitive:.2f}"
+        f"(p = {p_b:.2g}); p = {p:.2g} for both. Sensitivity of the result to the "
+        f"prior (power scaling): {sensitive:.2f}"
     )
     remedy = (
         "Prior and data disagree, and the result depends on both. Use a weaker prior "
@@ -180,7 +181,6 @@ def _prior(fitted: Fitted, around: Laplace, rng: np.random.Generator) -> Finding
         else "The data are unlikely under the prior, but the prior hardly changes the "
         "result. Report this with the results."
     )
-    p = min(1.0, 2 * min(p_W, p_b))
     return Finding("prior", far, p, sensitive, SENSITIVE, summary, remedy)
 
 
@@ -274,8 +274,8 @@ def _location(
     largest, p = surprise(observed, drawn, sd)
     gap = float(np.max(np.abs(observed) / whole))
     summary = (
-        f"at equal distance, the rate of same pairs varies by {gap:.0%} with the "
-        f"location of the pair (p = {p:.2g})"
+        "at equal distance, the fraction of same pairs changes with the location of "
+        f"the pair, by {gap:.0%} of its value (p = {p:.2g})"
     )
     remedy = (
         "One intercept b is not enough. Use PointEffectsLCA or HierarchicalLCA, or do "
@@ -374,12 +374,16 @@ def _finding(
     k = int(np.argmax(gap))
     worst, where = table.iloc[k], " (inside the band)" * (outside > 0 and not beyond[k])
     shape = np.argmax(np.abs(observed) / sd) >= len(n)
-    by = "; the shape of the link deviates most (lapses, or a power of the distance)"
-    by = by if shape else ""
-    summary = (
-        f"{summary}: {outside} of {len(table)} bins outside the simultaneous "
-        f"{PROB:.0%} band (p = {p:.2g}); largest gap{where}: {worst['expected']:.2f} "
-        f"stated, {worst['observed']:.2f} observed{by}"
+    gap_text = (
+        f"largest gap{where}: {worst['expected']:.2f} stated, "
+        f"{worst['observed']:.2f} observed"
+    )
+    outside_text = f"{outside} of {len(table)} bins outside the {PROB:.0%} band"
+    summary += (
+        f": observed frequencies follow another curve of the distance (p = {p:.2g}), "
+        f"such as with random answers; {gap_text}; {outside_text}"
+        if shape
+        else f": {outside_text} (p = {p:.2g}); {gap_text}"
     )
     return Finding(part, largest, p, float(gap.max()), GAP, summary, remedy, table)
 

@@ -231,6 +231,6 @@ def _check_entries(table: xr.Dataset, undetermined: str | None) -> list[Finding]
 
 def _listed(what: str, names: np.ndarray, numbers: np.ndarray, bad: np.ndarray) -> str:
     first = np.flatnonzero(bad)[:5]
-    entries = ", ".join(f"{names[i]}: {numbers[i]:.4g}" for i in first)
+    entries = ", ".join(f"{names[i]}: {numbers[i]:.5g}" for i in first)
     more = f" and {bad.sum() - len(first)} more" if bad.sum() > len(first) else ""
     return f"{what} for {entries}{more}"
