@@ -105,7 +105,7 @@ class Check:
     reference : callable
         Function ``reference(problem)`` that computes the right values or draws for a
         ``Problem``, without the code under test. Use ``zero`` if all values must be
-        zero, and ``uniform`` for ranks.
+        zero, and ``uniform`` for ranks (both in ``checks.check``).
     estimate : callable
         Function ``estimate(problem)`` that computes the claimed result:
 

@@ -217,14 +217,14 @@ def validate(
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        Name (or ``ModelSpec``) of a registered model, your own checks, or a NumPyro
-        model ``model(data)``. For a NumPyro model simulation-based calibration
+        Name (or ``ModelSpec``) of a model in ``pm.MODELS``, your own checks, or a
+        NumPyro model ``model(data)``. For a NumPyro model simulation-based calibration
         (``sbc``) is used.
     data : Problem, sequence of Problem, Labeled, or anything, optional
-        Data to check on.
+        Data to check on. A ``Problem`` also contains parameters and settings.
 
-        - For a registered model: a ``Problem``, or labeled data, to which the model is
-          fitted. Default: two simulated problems (one with ``quick``).
+        - For a model in ``pm.MODELS``: a ``Problem``, or labeled data, to which the
+          model is fitted. Default: two simulated problems (one with ``quick``).
         - For your own checks: any data. The checks read them as ``problem.data``.
         - For a NumPyro model: its data, or a ``Problem``. The ``prior`` of the problem
           is passed as the second argument of the model, and the ``options`` as keyword

@@ -122,11 +122,11 @@ def evaluate(
 
         * ``accuracy``, ``log_loss``, ``brier`` (in [0, 2]) and ``ece``, the expected
           calibration error of the largest probability.
-        * ``false_alarms`` and ``caught``, if ``novelty`` of the classifier is set: the
-          fraction of points that are called novel among points of training classes
-          (``false_alarms``) and of other classes (``caught``). Only then may y contain
-          other classes. All other scores of the classifier ignore points of other
+        * ``false_alarms``: fraction of points of training classes that are called
+          novel, if ``novelty`` of the classifier is set. Only then may y contain other
           classes.
+        * ``caught``: fraction of points of other classes that are called novel. All
+          other scores of the classifier ignore these points.
 
         With a metric:
 

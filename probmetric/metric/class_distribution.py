@@ -148,8 +148,8 @@ class ClassDistribution(MetricBase):
     A : array of shape (p, d)
         Matrix of the projection.
     log_weight : array of shape (c, k)
-        Log weights of the components: the log of the weight of the class, plus the log
-        of the weight of the component within its class.
+        Log weights of the components. The weight of a component is the weight of its
+        class times its weight within the class.
     mu : array of shape (c, k, p)
         Means of the components in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)

@@ -216,10 +216,8 @@ class IsotonicLink(_Base):
         ``squared`` contains increasing squared distances, the knots. ``same`` contains
         P(same) at the knots, nonincreasing values in (0, 1). P(same) is linear between
         knots and constant outside the knots.
-    odds : array of shape ()
-        Odds of *same* among the fitted pairs.
-    pairs : str
-        How the fitted pairs were chosen, as the parameter ``pairs`` of ``LCA``.
+    odds, pairs
+        See ``LogLogisticLink``.
 
     Examples
     --------

@@ -143,15 +143,9 @@ class LocalMahalanobis(MetricBase):
         Ridge penalty ε > 0, used only by the rule "regularised". Before the penalty is
         added, the matrix of the bias is divided by the root mean square of its
         eigenvalues.
-    rule : str
-        Rule that computes the local matrix A:
-
-        - "min_norm" (default): among the matrices that remove the bias, the one nearest
-          to the identity in the transformed coordinates.
-        - "zero_bias": Eq. (10) of the paper (Noh, Zhang and Lee).
-        - "regularised": the minimum of the squared bias plus a ridge penalty.
-        - "fisher": the Fisher information of the class probabilities, a baseline that
-          does not remove the bias.
+    rule : {"min_norm", "zero_bias", "regularised", "fisher"}, default="min_norm"
+        Rule that computes the local matrix A, as the parameter ``rule`` of ``GLML``.
+        "fisher" does not remove the bias.
 
     Examples
     --------

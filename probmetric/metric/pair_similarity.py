@@ -45,7 +45,7 @@ SCORES: tuple[Score, ...] = get_args(Score.__value__)
 class Calibration(NamedTuple):
     """Calibration of log likelihood ratios by a nondecreasing function.
 
-    A log ratio l is limited to [-bound, bound] and becomes a + b₁ l if l ≥ 0, or
+    A log ratio l is limited to [-bound, bound]. It becomes a + b₁ l if l ≥ 0, and
     a + b₂ l if l < 0. The result is limited to [-bound, bound] again.
 
     Parameters
@@ -95,8 +95,8 @@ class PairSimilarity(MetricBase):
     ----------
     log_weights : array of shape (k,)
         Log weight of each component. For a blend (a weighted mean of several models),
-        the components are listed model by model, and each weight is multiplied by the
-        weight of its model.
+        list the components model by model, and multiply each weight by the weight of
+        its model.
     means : array of shape (k, d)
         Means of the components.
     between : array of shape (k, d, d)

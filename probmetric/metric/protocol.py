@@ -114,10 +114,7 @@ class Metric(Dissimilarity, Protocol):
         ...
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance of v from a query u.
-
-        If ``is_distance`` is False, the result is a dissimilarity.
-        """
+        """Return the distance (or dissimilarity) of v from a query u."""
         ...
 
 
@@ -327,10 +324,7 @@ class MetricBase:
         return metric.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 
     def __call__(self, u: Float[Array, "d"], v: Float[Array, "d"]) -> float:
-        """Return the distance of v from a query u.
-
-        If ``is_distance`` is False, the result is a dissimilarity.
-        """
+        """Return the distance (or dissimilarity) of v from a query u."""
         u, v = two_points(self, u, v)
         if self.is_distance:
             return float(cast("Any", self).distance(u[None], v[None])[0])

@@ -215,11 +215,7 @@ class SplineCityBlock(MetricBase):
         return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
 
     def prepare(self, Q: Float[Array, "*m d"]) -> Float[Array, "*m e"]:
-        """Compute the terms of ``pairwise(Q, P)`` that depend only on Q.
-
-        They are the values of the curves and, with ``coordinates``, the place of each
-        row.
-        """
+        """Compute the curves at each row, and its place if ``coordinates`` is set."""
         images = self._images(Q)
         if self.coordinates is None:
             return images

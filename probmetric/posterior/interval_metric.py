@@ -139,10 +139,7 @@ class IntervalMetric:
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute the fitted distance between matching rows of A and B.
-
-        If the metric is not a distance, the result is a dissimilarity.
-        """
+        """Compute the fitted distance (or dissimilarity) of matching rows."""
         shape, points = self._rows(A, B)
         values = over_draws(intervals.between_rows, (self.metric,), *points)
         return finite(values.reshape(shape), "distance", A, B)
@@ -161,9 +158,9 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        The interval contains ``distance(A, B)``. The upper limit is infinite or
-        extremely large if the distance is 0 only in a refit, for example because a
-        feature is constant there.
+        The interval contains ``distance(A, B)``. If the distance is 0 only in a refit,
+        the upper limit is infinite or extremely large. For example, a feature may be
+        constant in the points of this refit.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)

@@ -6,8 +6,7 @@ Draws for ``purpose="intervals"`` vary as the fit varies under new data. They co
 the product-weight bootstrap, or from the model's posterior if pairs are independent.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
-coverage). Intervals from draws for prediction would be far too narrow. P(same) can be
-averaged over draws of dependent pairs only if they are bootstrap draws. Intervals of
+coverage). Intervals from draws for prediction would be far too narrow. Intervals of
 entries of the matrix M are not available. M is biased upward near the boundary of the
 positive matrices, so intervals from any draws would have low coverage.
 
@@ -166,19 +165,13 @@ class PosteriorMetric:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s n"]:
-        """Compute the dissimilarity of each row of Y from a query q under every draw.
-
-        The result has shape (n_draws, n).
-        """
+        """Compute dissimilarities of rows of Y from a query q, (n_draws, n)."""
         return self.pairwise(np.asarray(q)[None], Y)[:, 0]
 
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s m n"]:
-        """Compute all dissimilarities of rows of P from rows of Q under every draw.
-
-        The result has shape (n_draws, m, n).
-        """
+        """Compute dissimilarities of rows of P from rows of Q, (n_draws, m, n)."""
         Q, P = self._points(Q=Q, P=P)
         values = over_draws(intervals.pairwise, self.draws, Q, P)
         return finite(values, "pairwise", Q, P)
@@ -186,10 +179,7 @@ class PosteriorMetric:
     def pair_draws(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
-        """Compute the distance between matching rows of A and B under every draw.
-
-        If the metric is not a distance, the result is a dissimilarity.
-        """
+        """Compute distances (or dissimilarities) of matching rows under every draw."""
         values = self._by_rows(intervals.between_rows, A, B)
         return finite(values, "pair_draws", A, B)
 
@@ -198,10 +188,10 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "*n"]:
         """Estimate the distance between matching rows of A and B.
 
-        The estimate is inside ``interval``. For draws of a ``Mahalanobis`` metric with
-        linear map L, it is the length of the mean of L(a - b), for rows a and b. For
-        other metrics, and if ``source="exact"`` or ``credible=True``, it is the median
-        of ``pair_draws``.
+        The estimate is inside ``interval``. For ``Mahalanobis`` metrics with linear
+        maps L, it is the length of the mean of L(a - b) over draws. For other metrics,
+        and if ``source="exact"`` or ``credible=True``, it is the median of
+        ``pair_draws``.
         """
         need_own_spread("distance", self)
         return self._lengths(A, B)[1]
@@ -274,10 +264,7 @@ class PosteriorMetric:
         a: Float[Array, "*#n d"],
         b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute the fraction of draws under which a is nearer to q than b.
-
-        A draw with equal distances counts half.
-        """
+        """Compute the fraction of draws with a nearer to q than b (ties count half)."""
         to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
         return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), 0)
 
@@ -304,10 +291,7 @@ class PosteriorMetric:
     def rank_interval(
         self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for the rank of each row of P by distance from q.
-
-        The nearest row has rank 1.
-        """
+        """Compute an interval for the rank of each row of P (1 is nearest to q)."""
         need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         order = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]

@@ -115,9 +115,11 @@ class NUTS:
           True.
         - If it is a position, chains start uniformly on (-2, 2).
 
-        Raises ValueError in three cases: the Gaussian is singular, no starting point of
-        a chain has a finite density and gradient, or ``checkpoint`` has blocks of
-        another run.
+        Raises ValueError in three cases:
+
+        - The Gaussian is singular.
+        - No starting point of a chain has a finite density and gradient.
+        - ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

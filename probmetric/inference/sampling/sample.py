@@ -130,7 +130,8 @@ def sample(
         Keyword arguments of the model, such as ``learning_rate``. Only SVI supports
         ``batch``, the number of observations per step.
     prior, options : optional
-        ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
+        More arguments of the model: ``prior`` is placed before ``args``, and
+        ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Start in unconstrained coordinates. It is required for a ``Target``.
 
@@ -144,7 +145,8 @@ def sample(
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return
         ``n_chains * n_draws`` draws in one chain.
     feature_names : sequence of str, optional
-        Labels along the axes ``feature`` and ``feature_bis``. Default: x0, x1, ...
+        Names of the features: labels along the axes ``feature`` and ``feature_bis``
+        (the second axis of a matrix). Default: x0, x1, ...
     dims : mapping of str to sequence of str, optional
         Names of the axes of each quantity, after chain and draw. Default: (feature,
         feature_bis) for a quantity ``M``, and (latent, feature) for ``W``.
