@@ -247,7 +247,7 @@ def validate(
     -------
     Validation
         ``verdict`` is "agree", "disagree" or "inconclusive". ``summary()`` is a table
-        with a row for each check.
+        with a row for each problem and check.
 
     Examples
     --------
