@@ -256,7 +256,8 @@ def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Da
             return table.assign_attrs(bound=float(check.bound))
         raise ValueError(
             f"reference and estimate of the approximate check {check.name!r} must be "
-            f"draws or values, got {type(reference)} and {type(estimate)}"
+            f"draws or values, got {type(reference).__name__} and "
+            f"{type(estimate).__name__}"
         )
     if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)

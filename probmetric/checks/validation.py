@@ -331,7 +331,9 @@ def _resolve(
         return named.name, named.checks, [named.toy(s) for s in seeds]
     if not isinstance(data, Labeled) or data.y is None or named.from_labels is None:
         takes = "a Problem" if named.from_labels is None else "a Problem or Labeled"
-        raise ValueError(f"data must be {takes} for {named.name!r}, got {type(data)}")
+        raise ValueError(
+            f"data must be {takes} for {named.name!r}, got {type(data).__name__}"
+        )
     if data.w is not None:
         raise ValueError(
             f"data must be points without weights for {named.name!r}, got weights w. "
