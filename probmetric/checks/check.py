@@ -99,15 +99,19 @@ class Check:
     name : str
         The claim as a sentence: "the fit is a mode of the NumPyro density".
     kind : {"exact", "approximate"}
-        Exact claims should *agree* with the reference. Approximate claims should be
-        *within* ``bound``: their distance from the reference is at most the bound.
+        "exact" if the estimate should equal the reference, up to rounding or Monte
+        Carlo error. "approximate" if its distance from the reference should be at most
+        ``bound``.
     reference : callable
-        Function ``reference(problem)`` that computes values or draws, without the code
-        under test. Use ``zero`` if all values must be zero, and ``uniform`` for ranks.
+        Function ``reference(problem)`` that computes the right values or draws for a
+        ``Problem``, without the code under test. Use ``zero`` if all values must be
+        zero, and ``uniform`` for ranks (both in ``checks.check``).
     estimate : callable
-        Function ``estimate(problem)`` that computes the claimed values, draws or ranks.
-        *Values* are arrays by name. *Draws* are a Dataset or DataTree with dims chain
-        and draw. *Ranks* are a result of ``checks.ranks.sbc``.
+        Function ``estimate(problem)`` that computes the claimed result:
+
+        - values: arrays by name.
+        - draws: a Dataset or DataTree with dims chain and draw.
+        - ranks: a result of ``checks.ranks.sbc``.
     controls : mapping of str to callable, optional
         Negative controls by name: wrong versions of ``estimate``, which the check must
         reject. An exact check requires at least one negative control.
@@ -117,16 +121,16 @@ class Check:
     atol : float >= 0, default=0.0
         Absolute tolerance for values, added to the relative tolerance.
     bound : float > 0, optional
-        Bound of an approximate check. For draws it limits the shift of each mean, in
-        posterior sd, and the log ratio of the two sd. For values it limits the error,
-        relative to the largest entry of the reference.
+        Required for an approximate check. For values it limits the error, relative to
+        the largest entry of the reference. For draws it limits the shift of each mean,
+        in posterior standard deviations (sd), and the log ratio of the two sd.
     tol : float > 0, default=0.1
-        Shift of a mean, in posterior sd, that the check must be able to detect.
-        Otherwise it is inconclusive.
+        Shift of a mean, in posterior sd, that a check of draws must be able to detect.
+        Otherwise the check is inconclusive.
     ess_min : float > 0, default=1000
         Minimum effective sample size. With fewer effective draws the check is
         inconclusive.
-    layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}
+    layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}, default="algebra"
         Method that computes the reference, in order of cost.
     slow : bool, default=False
         Whether ``validate(quick=True)`` skips the check.
@@ -256,7 +260,8 @@ def _compare(check: Check, reference: Any, estimate: Any, alpha: float) -> xr.Da
             return table.assign_attrs(bound=float(check.bound))
         raise ValueError(
             f"reference and estimate of the approximate check {check.name!r} must be "
-            f"draws or values, got {type(reference)} and {type(estimate)}"
+            f"draws or values, got {type(reference).__name__} and "
+            f"{type(estimate).__name__}"
         )
     if not any(drawn):
         return compare_values(reference, estimate, rtol=check.rtol, atol=check.atol)

@@ -94,8 +94,8 @@ def compare(
     """Compare a reference with the means of posterior draws, entry by entry.
 
     Only means are compared, so posteriors with equal means and different widths agree.
-    To compare more than means, add squares, indicators of quantiles or the log
-    likelihood to the reference and the draws.
+    To compare more, add squares, indicators of quantiles or the log likelihood to the
+    reference and the draws.
 
     Parameters
     ----------
@@ -126,12 +126,18 @@ def compare(
     Returns
     -------
     Dataset
-        Table with dim ``entry`` and the columns reference, estimate, sd, mcse, ess,
-        rhat, z (difference divided by its Monte Carlo error), p_holm (adjusted
-        p-value), detectable (smallest detectable shift) and verdict. The attributes are
-        alpha, power, tol, m (number of tests that Holm's method corrects for), z_crit
-        (critical absolute value of z) and verdict (the most severe). Draws that do not
-        vary must equal the reference up to a relative error of 1000 roundings.
+        Table with dim ``entry`` and the columns reference, estimate, sd, mcse (Monte
+        Carlo error), ess, rhat, and
+
+        - ``z``: difference divided by its Monte Carlo error.
+        - ``p_holm``: p-value, adjusted by Holm's method.
+        - ``detectable``: smallest detectable shift.
+        - ``verdict``: "agree", "disagree" or "inconclusive". Draws that do not vary
+          must equal the reference up to a relative error of 1000 roundings.
+
+        The attributes are alpha, power, tol, m (number of tests that Holm's method
+        corrects for), z_crit (critical absolute value of z) and verdict (the most
+        severe).
 
     Examples
     --------

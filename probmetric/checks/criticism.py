@@ -78,6 +78,8 @@ class Part(NamedTuple):
 class ModelVerdict:
     """Result of ``check_model``: a verdict for each part, and an overall verdict.
 
+    A part is a comparison of model and data, such as "prior" or "predictive".
+
     Examples
     --------
     >>> from probmetric.checks.criticism import Finding, Part
@@ -157,22 +159,24 @@ def surprise(
 def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model, or its draws, against its data.
 
-    Use it before you trust a posterior: could the model have produced the data?
-    *Adequate* does not mean that the model is true. *Adequate* means that the checks
-    found no discrepancy between model and data at this sample size. For error rates and
-    detected misfits, see Benchmarks: model_verdict. After fits to labels the
-    bands of the predictive checks may be too narrow. The bands allow for the dependence
-    of pairs with the same first point, but not of pairs that share other points.
+    Use it before you trust a posterior: could the model have produced the data? The
+    check has several parts, such as "prior" and "predictive". For error rates and
+    detected misfits, see Benchmarks: model_verdict.
+
+    After a fit to class labels, pairs share points and are dependent. The bands of the
+    predictive checks allow for pairs with the same first point, but not for pairs that
+    share other points. The bands may therefore be too narrow.
 
     Parameters
     ----------
     fit : estimator or DataTree
-        Fitted learner, or its draws from any sampler, with the same verdict.
+        Fitted learner, or its draws from any sampler, which have the same verdict.
 
-        - ``LCA``: the model of pairs, with P(same) = exp(-(b + dist²/2)). P(same) from
+        - ``LCA``: the model of pairs is checked, with P(same) = exp(-(b + dist²/2)) as
+          the probability that a pair is *same*. P(same) that ``LCA`` computes from
           class probabilities is not checked.
-        - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes. Rows with
-          missing entries are ignored. The prior is not checked.
+        - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes are checked.
+          Rows with missing entries are ignored. The prior is not checked.
         - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``. Use ``sample(...,
           log_prior=True, predictive=True, prior_draws=1000)``.
     seed : int, default=0
@@ -181,8 +185,13 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     Returns
     -------
     ModelVerdict
-        ``overall`` is the most severe verdict among ``parts``: "adequate", "doubtful"
-        or "conflict". ``print`` shows each part, with a remedy if it is not adequate.
+        Verdicts of the ``parts``, and ``overall``, the most severe of them. ``print``
+        shows each part, with a remedy if it is not adequate.
+
+        - "adequate": no discrepancy was found at this sample size. This does not mean
+          that the model is true.
+        - "conflict": a discrepancy was found that is large enough to matter.
+        - "doubtful": all other cases.
 
     Examples
     --------

@@ -46,11 +46,14 @@ def uniformity(
 ) -> xr.Dataset:
     """Test whether the ranks of each quantity are uniform.
 
+    The rank of a quantity in a simulation is the number of posterior draws below its
+    true value. If the draws are from the right posterior, ranks are uniform.
+
     Parameters
     ----------
     ranks : Ranks
-        Ranks by name: integers 0..n_draws of shape (n_simulations,). Quantities whose
-        draws do not vary are in ``constants``, and are not tested. Their verdict is
+        Ranks by name: integers 0..n_draws of shape (n_simulations,). Quantities in
+        ``ranks.constants``, whose draws do not vary, are not tested. Their verdict is
         "agree" if all draws equal the true value, otherwise "disagree".
     alpha : float in (0, 1), default=0.01
         Probability that uniform ranks give any verdict "disagree" (family-wise
@@ -60,20 +63,23 @@ def uniformity(
         least this probability.
     tol : float, default=0.3
         Shift of all posterior means, in posterior standard deviations, that must be
-        detectable (Eq. 3). With ten quantities, 0.3 requires 270 simulations and 0.25
-        requires 400.
+        detectable. With ten quantities, 0.3 requires 270 simulations and 0.25 requires
+        400.
 
     Returns
     -------
     Dataset
-        Table with dim ``entry``: "mean rank of q" and "shape of ranks of q" for each
-        quantity q. For "mean rank", ``estimate`` is the mean of u = (rank + ½)/(n_draws
-        + 1). For "shape", ``estimate`` is χ². ``reference`` is the expected value. The
-        other columns are z, p_holm (adjusted p-value), detectable (smallest detectable
-        shift) and verdict. A row is "inconclusive" if there are too few simulations to
-        detect ``tol``, or to expect five ranks in a bin. The attributes are alpha,
-        power, tol, m (number of tests that Holm's method corrects for), n_simulations,
-        n_needed (number of simulations that is enough) and verdict (the most severe).
+        Table with dim ``entry`` and two rows for each quantity q:
+
+        - "mean rank of q": ``estimate`` is the mean of (rank + ½)/(n_draws + 1).
+        - "shape of ranks of q": ``estimate`` is the χ² statistic of binned ranks.
+
+        ``reference`` is the expected value. The other columns are z, p_holm (adjusted
+        p-value), detectable (smallest detectable shift) and verdict. A row is
+        "inconclusive" if there are too few simulations to detect ``tol``, or to expect
+        five ranks in a bin. The attributes are alpha, power, tol, m (number of tests
+        that Holm's method corrects for), n_simulations, n_needed (number of simulations
+        that is enough) and verdict (the most severe).
 
     Examples
     --------

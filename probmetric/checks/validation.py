@@ -40,7 +40,7 @@ class Judgement(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Verdict of the table; for a negative control "rejected" or "missed"."""
+        """Verdict on the claim, or "rejected" or "missed" for a negative control."""
         verdict = str(self.table.attrs["verdict"])
         if self.table.attrs["control"]:
             return "rejected" if verdict in FAILED else "missed"
@@ -96,12 +96,12 @@ class Validation:
 
     @property
     def verdict(self) -> str:
-        """Return the most severe verdict: "agree", "disagree" or "inconclusive".
+        """The most severe verdict: "agree", "disagree" or "inconclusive".
 
         For negative controls the verdict is "rejected" if all were rejected, otherwise
-        "missed". Without any claim the verdict is "inconclusive". Approximations within
-        their bound whose k-hat is 0.7 or more are ignored, because the reference draws
-        do not depend on the approximation.
+        "missed". Without any claim the verdict is "inconclusive". An approximation
+        within its bound passes even if its diagnostic k-hat is 0.7 or more, because the
+        reference draws do not depend on the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -120,11 +120,7 @@ class Validation:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if all exact claims agree and all approximations are within bounds.
-
-        Otherwise return 1. Approximations that are inconclusive only because of k-hat
-        are ignored. For negative controls, return 1 if all were rejected, otherwise 0.
-        """
+        """Exit code: 0 if the verdict is "agree" or "missed", otherwise 1."""
         return int(self.verdict not in ("agree", "missed"))
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -212,22 +208,23 @@ def validate(
     progress: bool | None = None,
     alpha: float = 0.01,
 ) -> Validation:
-    """Check every claim about a model, and return the verdicts.
+    """Check every claim about a model against independent computations.
 
-    Use it to compare closed forms with independent computations: quadrature, automatic
-    differentiation or sampling.
+    A claim, such as a formula in closed form, is compared with quadrature, automatic
+    differentiation or sampling. To see if a model fits data, use ``check_model``
+    instead.
 
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        Name (or ``ModelSpec``) of a registered model, your own checks, or a NumPyro
-        model ``model(data)``. For a NumPyro model simulation-based calibration
+        Name (or ``ModelSpec``) of a model in ``pm.MODELS``, your own checks, or a
+        NumPyro model ``model(data)``. For a NumPyro model simulation-based calibration
         (``sbc``) is used.
     data : Problem, sequence of Problem, Labeled, or anything, optional
-        Problems to check on.
+        Data to check on. A ``Problem`` also contains parameters and settings.
 
-        - For a registered model: a ``Problem``, or labeled data, to which the model is
-          fitted. Default: two simulated problems (one with ``quick``).
+        - For a model in ``pm.MODELS``: a ``Problem``, or labeled data, to which the
+          model is fitted. Default: two simulated problems (one with ``quick``).
         - For your own checks: any data. The checks read them as ``problem.data``.
         - For a NumPyro model: its data, or a ``Problem``. The ``prior`` of the problem
           is passed as the second argument of the model, and the ``options`` as keyword
@@ -235,16 +232,22 @@ def validate(
     quick : bool, default=False
         Whether to skip slow checks. The check of a NumPyro model is never skipped.
     break_ : bool, default=False
-        Whether to judge the negative controls instead of the claims. Each control
-        should be rejected.
+        Whether to test negative controls (wrong versions of the claims) instead of the
+        claims. Each control should be rejected.
     seed : int, default=0
         Seed for the simulated problems.
     progress : bool, optional
         Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
         Probability that any statistical test of this call rejects a right claim.
-        ``alpha`` is divided equally among the tests of draws or ranks (Bonferroni), and
-        within a test among the compared numbers (Holm).
+        ``alpha`` is divided equally among the tests (Bonferroni). Within a test, Holm's
+        method corrects for the number of comparisons.
+
+    Returns
+    -------
+    Validation
+        ``verdict`` is "agree", "disagree" or "inconclusive". ``summary()`` is a table
+        with a row for each problem and check.
 
     Examples
     --------
@@ -331,7 +334,9 @@ def _resolve(
         return named.name, named.checks, [named.toy(s) for s in seeds]
     if not isinstance(data, Labeled) or data.y is None or named.from_labels is None:
         takes = "a Problem" if named.from_labels is None else "a Problem or Labeled"
-        raise ValueError(f"data must be {takes} for {named.name!r}, got {type(data)}")
+        raise ValueError(
+            f"data must be {takes} for {named.name!r}, got {type(data).__name__}"
+        )
     if data.w is not None:
         raise ValueError(
             f"data must be points without weights for {named.name!r}, got weights w. "

@@ -23,6 +23,9 @@ def answer_scores(
 ) -> dict[str, float]:
     """Compute scores of predicted probabilities from held-out responses.
 
+    A response is one or more judgments, *yes* or *no*. Scores are means over judgments,
+    weighted by ``sample_weight``.
+
     Parameters
     ----------
     P : array-like of shape (N,)
@@ -30,7 +33,7 @@ def answer_scores(
     y : array-like of shape (N,)
         Responses: 1 for yes, 0 for no. With ``trials``, the number of *yes* judgments.
     trials : array-like of shape (N,), optional
-        Number of judgments of each response, at least 1.
+        Number of judgments of each response, at least 1. Default: 1.
     sample_weight : array-like of shape (N,), optional
         Data weights ≥ 0, not all 0. Default: 1 for all.
     n_bins : int ≥ 1, default=15
@@ -45,8 +48,9 @@ def answer_scores(
         * ``log_loss``: mean of -log P(judgment), infinite if a judgment had P = 0.
         * ``brier``: mean of (P - judgment)², in [0, 1]. It is half of the Brier score
           that ``evaluate`` computes for two classes.
-        * ``ece``: calibration error, the mean over bins of P of the absolute difference
-          between the mean of P and the fraction of *yes*.
+        * ``ece``: calibration error. Judgments are binned by P. The absolute difference
+          between the mean of P and the fraction of *yes* in a bin is averaged over
+          judgments.
         * ``roc_auc``: area under the ROC curve of P. NaN if all judgments are equal.
 
     Examples

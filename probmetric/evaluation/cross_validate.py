@@ -113,10 +113,11 @@ def held_out(
 ) -> pd.DataFrame:
     """Compare learners by the log score of neighbor votes for held-out points.
 
-    Each candidate is fitted to all stratified folds except one. A
-    ``KNeighborsClassifier`` with the same training points predicts the left-out fold.
-    The classifier averages class probabilities over draws of the candidate's
-    ``posterior_metric("prediction")``, or uses ``get_metric()`` if there are no draws.
+    The points are divided into stratified folds. Each candidate is fitted without one
+    fold. A ``KNeighborsClassifier`` with the same training points and the learned
+    metric predicts the left-out fold. If the candidate has
+    ``posterior_metric("prediction")``, class probabilities are averaged over its draws.
+    Otherwise ``get_metric()`` is used.
 
     Parameters
     ----------
@@ -136,12 +137,18 @@ def held_out(
     Returns
     -------
     DataFrame
-        One row per candidate, the best first. ``elpd`` is the sum of the log
-        probabilities of the true classes, with standard error ``se``. ``elpd_diff`` ≥ 0
-        is ``elpd`` of the best candidate minus ``elpd`` of this candidate, with
-        standard error ``dse``. ``se`` and ``dse`` are slightly too small, because one
-        fit predicts all points of a fold. Do not compare ``elpd`` with ``loo``, which
-        predicts the observations of the model (for LCA: labels of pairs).
+        One row per candidate, the best first, with columns
+
+        - ``elpd``: sum of the log probabilities of the true classes. Do not compare it
+          with ``loo``, which predicts the observations of the model (for LCA: labels of
+          pairs).
+        - ``se``: standard error of ``elpd``.
+        - ``elpd_diff``: ``elpd`` of the best candidate minus ``elpd`` of this
+          candidate.
+        - ``dse``: standard error of ``elpd_diff``.
+
+        ``se`` and ``dse`` are slightly too small, because one fit predicts all points
+        of a fold.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def evaluate(
     metric : Metric or PosteriorMetric, optional
         Metric to evaluate. Default: ``classifier.metric_``, if it exists.
     n_bins : int, default=15
-        Number of bins of the calibration error.
+        Number of bins of the calibration error ``ece``.
     max_pairs : int, default=200000
         Maximum number of pairs for ``pair_roc_auc`` and for the scores of
         ``verification``.
@@ -118,20 +118,29 @@ def evaluate(
     Returns
     -------
     dict of str to float
-        Scores by name:
+        Scores by name. With a classifier:
 
-        * ``accuracy, log_loss, brier, ece``, with a classifier.
-        * ``false_alarms`` and ``caught``, if ``novelty`` of the classifier is set: the
-          fraction of points that are called novel, among points of training classes
-          (``false_alarms``) and among points of other classes (``caught``). y may then
-          contain other classes. All other scores of the classifier use only points of
-          training classes.
-        * ``precision_at_1, r_precision, map_at_r, pair_roc_auc``, with a metric. If the
-          limit ``max_queries`` or ``max_depth`` was reached, also ``queries`` or
-          ``depth``, the number that was used.
-        * ``cllr, cllr_min, eer, min_dcf`` (see ``verification``), with a
-          ``PairSimilarity`` whose score is "log_ratio". If ``cllr`` exceeds
-          ``cllr_min`` by more than 0.05, ``evaluate`` warns.
+        * ``accuracy``, ``log_loss``, ``brier`` (in [0, 2]) and ``ece``, the expected
+          calibration error of the largest probability.
+        * ``false_alarms``: fraction of points of training classes that are called
+          novel, if ``novelty`` of the classifier is set. Only then may y contain other
+          classes.
+        * ``caught``: fraction of points of other classes that are called novel. All
+          other scores of the classifier ignore these points.
+
+        With a metric:
+
+        * ``precision_at_1``: fraction of points whose nearest neighbor has the same
+          class.
+        * ``r_precision``: mean fraction of the R nearest neighbors with the same class,
+          where R is the number of other points of the class.
+        * ``map_at_r``: mean average precision of the R nearest neighbors.
+        * ``queries``, ``depth``: the numbers that were used, only if the limits
+          ``max_queries`` and ``max_depth`` were reached.
+        * ``pair_roc_auc``: area under the ROC curve of pairs for "same class".
+        * ``cllr``, ``cllr_min``, ``eer`` and ``min_dcf`` (see ``verification``), for a
+          ``PairSimilarity`` whose score is "log_ratio". ``evaluate`` warns if ``cllr``
+          exceeds ``cllr_min`` by more than 0.05.
 
     Examples
     --------
@@ -275,9 +284,9 @@ class Coverage(NamedTuple):
 def coverage(interval: Interval, truth: Float[Array, "..."]) -> Coverage:
     """Compute the fraction of intervals that contain the true value.
 
-    The standard error assumes independent intervals. Intervals of one fit are
-    dependent. With several fits, compute one fraction for each fit, and use the
-    standard deviation of these fractions. ``truth`` must have the shape of the limits.
+    ``truth`` must have the shape of the limits. The standard error assumes independent
+    intervals, but intervals of one fit are dependent. With several fits, compute one
+    fraction for each fit, and use the standard deviation of these fractions.
 
     Examples
     --------

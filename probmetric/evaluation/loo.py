@@ -25,7 +25,7 @@ NEGLIGIBLE = 0.1
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log predictive density (elpd) by PSIS-LOO.
+    """Estimate the expected log predictive density (elpd) by leave-one-out (PSIS-LOO).
 
     Each observation of the model, such as the label of a pair, is predicted from the
     other observations. To compare learners by the classes of new points, use
@@ -43,23 +43,26 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     Returns
     -------
     arviz.ELPDData
-        Estimate with pointwise values and ``pareto_k``. Use ``az.compare({"p = 1":
-        loo(a), "p = 2": loo(b)})`` to compare models on one dataset. The value elpd_i
-        of an observation is unreliable if its ``pareto_k`` is above ``good_k`` (0.7 or
-        less). ``loo`` warns if unreliable values could change elpd by more than 0.1
-        standard errors. The possible change of one value is the larger of
-        ``abs(elpd_i)`` and the absolute difference between elpd_i and the in-sample log
-        density.
+        Estimate ``elpd``, its terms ``elpd_i`` (one for each observation) and
+        ``pareto_k``. A term is unreliable if its ``pareto_k`` is above ``good_k`` (0.7
+        or less). Use ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})`` to compare
+        models on one dataset.
 
     Raises
     ------
     ValueError
-        If no log likelihood is stored.
-        If draws are from an approximation or the bootstrap.
-        If the learning rate or a data weight is not 1.
-        If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. Shared
-        points are *not* detected in your own models: do not use ``loo`` if two
-        observations share a point.
+        - If no log likelihood is stored.
+        - If draws are from an approximation or the bootstrap.
+        - If the learning rate or a data weight is not 1.
+        - If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. Shared
+          points are *not* detected in your own models: do not use ``loo`` if two
+          observations share a point.
+
+    Notes
+    -----
+    ``loo`` warns if unreliable terms could change elpd by more than 0.1 standard
+    errors. The possible change of a term is the larger of two absolute values: the
+    term, and its difference from the in-sample log density.
 
     References
     ----------

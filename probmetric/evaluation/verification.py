@@ -48,14 +48,7 @@ LARGEST = (np.inf, 1.0, 0.5, 1.0)
 
 
 class Verification(NamedTuple):
-    """Costs of likelihood ratios. Lower is better.
-
-    ``cllr`` is the log-likelihood-ratio cost in bits, Eq. (1). It is infinite if a
-    same-source pair has ratio 0 or a different-source pair has ratio ∞. ``cllr_min`` in
-    [0, 1] bits is the smallest cost after a monotone transformation of the ratios.
-    ``eer`` in [0, 1/2] is the equal error rate. ``min_dcf`` in [0, 1] is the minimum
-    detection cost, Eq. (2).
-    """
+    """Costs of likelihood ratios, as ``verification`` defines them. Lower is better."""
 
     cllr: float
     cllr_min: float
@@ -80,7 +73,7 @@ def verification(
     cost_miss: float | int = 1,
     cost_false_alarm: float | int = 1,
 ) -> Verification:
-    """Compute the costs of log likelihood ratios of labeled pairs.
+    """Compute the costs of log likelihood ratios of labeled pairs. Lower is better.
 
     Use pairs that were not in the fit, otherwise the costs are too small.
 
@@ -93,8 +86,7 @@ def verification(
     same : array-like of shape (N,), of bool
         Whether the two members of a pair have the same source. Both values must occur.
     p_same : float in (0, 1), default=0.01
-        Probability π of a same-source pair in the application. Used by ``min_dcf``, Eq.
-        (2).
+        Probability of a same-source pair in the application. Used by ``min_dcf``.
     cost_miss, cost_false_alarm : float > 0, default=1
         Cost of calling a same-source pair different, and cost of calling a
         different-source pair the same. Used by ``min_dcf``.
@@ -102,7 +94,14 @@ def verification(
     Returns
     -------
     Verification
-        ``cllr``, ``cllr_min``, ``eer`` and ``min_dcf``.
+        - ``cllr``: log-likelihood-ratio cost in bits, 0 for perfect ratios and 1 if all
+          ratios are 1. It is infinite if a same-source pair has ratio 0 or a
+          different-source pair has ratio ∞.
+        - ``cllr_min``: smallest ``cllr`` after a monotone transformation of the ratios,
+          in [0, 1] bits.
+        - ``eer``: equal error rate of misses and false alarms, in [0, 1/2].
+        - ``min_dcf``: minimum detection cost, in [0, 1]. It is the expected cost at the
+          best threshold, divided by the cost of the better constant decision.
 
     See Also
     --------
@@ -144,13 +143,11 @@ def verification_intervals(
     cost_false_alarm: float | int = 1,
     seed: int = 0,
 ) -> VerificationIntervals:
-    """Compute jackknife intervals of the costs by leaving out sources.
+    """Compute jackknife intervals of the costs of log likelihood ratios.
 
     Pairs that share a source are dependent, so each jackknife sample leaves out one
     source with all its pairs. With more than 100 sources, each sample leaves out one of
-    100 groups of sources. Limits use a t quantile on the log scale. Costs that are
-    minimized on the same data are too small. Limits are therefore widened to contain
-    the cost and the bias-corrected cost.
+    100 groups of sources.
 
     Parameters
     ----------
@@ -174,9 +171,12 @@ def verification_intervals(
 
     Notes
     -----
+    Limits use a t quantile on the log scale. Costs that are minimized on the same data
+    are too small. Limits are therefore widened to contain the cost and the
+    bias-corrected cost. Intervals do not include the uncertainty of the fit.
+
     Coverage was measured only for normal features. It is slightly low for the equal
-    error rate (see What was measured). Intervals do not include the uncertainty of the
-    fit.
+    error rate (see the page *What was measured*).
 
     Examples
     --------

@@ -135,27 +135,31 @@ _DIVERGENCE = {"hellinger": hellinger_squared, "jensen_shannon": jensen_shannon}
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassDistribution(MetricBase):
-    """Compare points by their class probabilities p(c|Ax).
+    """Compare points by their class probabilities.
 
-    ``dissimilarity`` is the divergence of the class probabilities, and ``distance`` is
-    the square root of the divergence. Points with equal class probabilities have
-    distance 0. The metric depends on the parameters only through p(c|x).
+    Points x are projected to Ax. The density of each class in the projection is a
+    mixture of Gaussians, from which class probabilities p(c|x) are computed.
+    ``dissimilarity`` is a divergence of the class probabilities of two points, and
+    ``distance`` is its square root. Points with equal class probabilities have distance
+    0.
 
     Parameters
     ----------
     A : array of shape (p, d)
-        Matrix of the projection y = Ax.
+        Matrix of the projection.
     log_weight : array of shape (c, k)
-        Log weights log(α_c β_ck). α_c is the weight of class c, and β_ck is the weight
-        of component k within class c.
+        Log weights of the components. The weight of a component is the weight of its
+        class times its weight within the class.
     mu : array of shape (c, k, p)
         Means of the components in the projection.
     chol : array of shape (c, 1, p, p) or (c, k, p, p)
-        Lower Cholesky factors of the covariances.
+        Lower Cholesky factors of the covariances. With length 1 on the second axis, all
+        components of a class have one covariance.
     divergence : {"hellinger", "jensen_shannon"}, default="hellinger"
-        Divergence of the class probabilities p and p' of two points. "hellinger" is the
-        squared Hellinger distance 1 - Σ√(p p'). "jensen_shannon" is the Jensen-Shannon
-        divergence in nats.
+        Divergence of the class probabilities p and p' of two points:
+
+        - "hellinger": the squared Hellinger distance 1 - Σ√(p p').
+        - "jensen_shannon": the Jensen-Shannon divergence in nats.
 
     Examples
     --------
@@ -184,7 +188,7 @@ class ClassDistribution(MetricBase):
     @log_measured
     @one_program
     def log_probability(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
-        """Compute the natural logarithms of the class probabilities p(c|x_i)."""
+        """Compute the log probability of each class at each row, shape (n, c)."""
         Y = jnp.asarray(X) @ self.A.T
         joint = class_log_joint(Y, self.log_weight, self.mu, self.chol)
         return jax.nn.log_softmax(joint, axis=-1)
@@ -194,7 +198,10 @@ class ClassDistribution(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all divergences, shape (m, n), with m · n · c numbers in memory."""
+        """Compute divergences between rows of Q and rows of P, shape (m, n).
+
+        For c classes, m · n · c numbers are in memory.
+        """
         log_q = self.log_probability(jnp.asarray(Q))
         log_p = self.log_probability(jnp.asarray(P))
         divergence = _DIVERGENCE[self.divergence]

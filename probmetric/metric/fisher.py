@@ -49,16 +49,16 @@ def mean_fisher(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalFisher(MetricBase):
-    """Squared distance (y - q)ᵀ J(q) (y - q) under the Fisher matrix at the query.
+    """Squared distance (y - q)ᵀ J(q) (y - q) of y from a query q.
 
-    J(q) is the Fisher information matrix of the class probabilities p(c|x) at the query
-    q. The squared distance is not symmetric, because the matrix depends on the query.
-    The value is about 8 times the divergence of ``ClassDistribution`` for close points.
+    J(q) is the Fisher information matrix of the class probabilities p(c|x) at x = q.
+    The squared distance is not symmetric, because the matrix depends on the query. For
+    close points, it is about 8 times the divergence of ``ClassDistribution``.
 
     Parameters
     ----------
     A, log_weight, mu, chol
-        See ``ClassDistribution``.
+        Parameters of the class probabilities, as in ``ClassDistribution``.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class LocalFisher(MetricBase):
         return self.A.shape[-1]
 
     def maps(self) -> list[Array]:
-        """Return [A], the linear maps of the metric."""
+        """Return the linear maps of the metric, [``A``]."""
         return [self.A]
 
     def _factor(self, X: Float[Array, "n d"]) -> Float[Array, "n c p"]:
@@ -95,7 +95,7 @@ class LocalFisher(MetricBase):
     @measured
     @one_program
     def matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Compute the Fisher matrices J(x_i), Eq. (3), shape (n, d, d)."""
+        """Compute the Fisher information matrix at each row, shape (n, d, d)."""
         rows = self._factor(jnp.asarray(X)) @ self.A
         return jnp.swapaxes(rows, 1, 2) @ rows
 
@@ -104,7 +104,10 @@ class LocalFisher(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all squared distances, shape (m, n), with m · n · c numbers."""
+        """Compute squared distances from rows of Q to rows of P, shape (m, n).
+
+        For c classes, m · n · c numbers are in memory.
+        """
         Q = jnp.asarray(Q)
         F, Z, V = self._factor(Q), Q @ self.A.T, jnp.asarray(P) @ self.A.T
         return jax.vmap(lambda f, z: jnp.sum(((V - z) @ f.T) ** 2, -1))(F, Z)

@@ -98,7 +98,12 @@ class _Base:
     def probability(
         self, squared: ArrayLike, prior_odds: Scalar | None = None
     ) -> Float[Array, "*n"]:
-        """Compute P(same) at squared distances, optionally for other prior odds."""
+        """Compute P(same), the probability of *same*, at squared distances.
+
+        ``prior_odds`` are the odds of *same* among your pairs, if they differ from the
+        odds among the fitted pairs. They require a calibrated link with
+        ``pairs == "all"``.
+        """
         link = cast("AnyLink", self)
         _check_odds_of(link, prior_odds)
         return _probability(link, jnp.asarray(squared), prior_odds)
@@ -117,17 +122,20 @@ def _probability(link: "AnyLink", squared: Array, prior_odds: Scalar | None) -> 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Link(_Base):
-    """P(same | D) = exp(-(b + scale · D)) for a squared distance D, as in the model.
+    """Link of a model: P(same) = exp(-(b + scale · D)) at squared distance D.
 
-    For pairs made from labels this link is not calibrated, because P(same) decreases
-    more steeply with D than the observed frequency of *same*.
+    A link computes P(same), the probability that two points are *same* (of one class,
+    or judged to be the same). For pairs made from class labels this link is not
+    calibrated: P(same) decreases more steeply with D than the observed frequency of
+    *same*.
 
     Parameters
     ----------
     b, scale : arrays of shape ()
         Intercept b ≥ 0 and scale > 0.
     pairs : str, default=""
-        How the fitted pairs were chosen, such as "nearest" ("" in files of 0.1.0).
+        How the pairs of the fit were chosen, such as "nearest". Empty if this is
+        unknown, as in files of version 0.1.0.
 
     Examples
     --------
@@ -142,27 +150,31 @@ class Link(_Base):
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute log P(same) at squared distances."""
+        """Compute log P(same), the log probability of *same*, at squared distances."""
         return -(self.b + self.scale * squared)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class LogLogisticLink(_Base):
-    """P(same | D) = 1 / (1 + (D/D₀)^γ) for a squared distance D, calibrated.
+    """Calibrated link: log odds of *same* are a - γ log D at squared distance D.
+
+    P(same), the probability that two points are *same*, is therefore 1 / (1 + (D/D₀)^γ)
+    with D₀ = exp(a/γ). The link was fitted to held-out pairs, and is valid for pairs
+    chosen in the same way.
 
     Parameters
     ----------
     intercept, slope : arrays of shape ()
-        Coefficients a and γ ≥ 0 of the log odds of *same*, a - γ log D. D₀ is exp(a/γ).
+        Coefficients a and γ ≥ 0 of the log odds.
     floor : array of shape ()
-        Smallest squared distance D_min > 0 of the fitted pairs. P(same) is constant
-        for D ≤ D_min.
+        Smallest positive squared distance of the fitted pairs. Below it, P(same) is
+        constant.
     odds : array of shape ()
         Odds of *same* among the fitted pairs.
     pairs : str
-        How the fitted pairs were chosen: "nearest", "impostors" or "all" (regardless of
-        their distance), as the parameter ``pairs`` of ``LCA``.
+        How the fitted pairs were chosen: "nearest", "impostors" or "all", as the
+        parameter ``pairs`` of ``LCA``. "all" means regardless of their distance.
 
     Examples
     --------
@@ -180,21 +192,23 @@ class LogLogisticLink(_Base):
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute the log odds of *same*, log(P/(1 - P)), at squared distances."""
+        """Compute the log odds of *same* at squared distances."""
         # xlogy: for γ = 0 the link is constant, even at D = infinity.
         raised = jnp.maximum(squared, self.floor)
         return self.intercept - xlogy(self.slope, raised)
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute log P(same) at squared distances."""
+        """Compute log P(same), the log probability of *same*, at squared distances."""
         return jax.nn.log_sigmoid(self.log_odds(squared))
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class IsotonicLink(_Base):
-    """P(same | D) as a nonincreasing function of a squared distance D, calibrated.
+    """Calibrated link: P(same) is a nonincreasing function of the squared distance.
+
+    P(same) is the probability that two points are *same*.
 
     Parameters
     ----------
@@ -220,12 +234,12 @@ class IsotonicLink(_Base):
 
     @_of_squares
     def log_odds(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute the log odds of *same*, log(P/(1 - P)), at squared distances."""
+        """Compute the log odds of *same* at squared distances."""
         return logit(jnp.interp(squared, self.squared, self.same))
 
     @_of_squares
     def log_probability(self, squared: Shaped[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute log P(same) at squared distances."""
+        """Compute log P(same), the log probability of *same*, at squared distances."""
         return jnp.log(jnp.interp(squared, self.squared, self.same))
 
 

@@ -115,32 +115,37 @@ SIDES = (1, CHUNK)
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalMahalanobis(MetricBase):
-    """Squared distance under a matrix that depends on the query (Eq. 1).
+    """Squared distance under a matrix that depends on the query (see ``GLML``).
 
-    The matrix is chosen to remove the leading bias of nearest-neighbor class
-    probabilities (``GLML``). If the class densities are correct, the bias is removed to
-    second order in the distance to the neighbor. A *negative* bias, which makes the
-    error smaller than the asymptotic error, is also removed (maths 2.3, caveats).
+    The squared distance of y from a query x is (y - x)ᵀ M(x) (y - x). It is not
+    symmetric, because M(x) depends on the query. The nearest neighbor is not at the
+    query, which biases the error of nearest-neighbor classification. If the class
+    densities are correct, the default M(x) removes this bias to second order in the
+    distance to the neighbor. It also removes a *negative* bias, which makes the error
+    smaller than the error of a neighbor at the query. The theory page *Gaussian classes
+    and local metrics* has the derivation.
 
     Parameters
     ----------
     classes : ClassDensities
-        Class densities in the transformed coordinates F(x - centre).
+        Class densities in the transformed coordinates z = F(x - ``centre``).
     frame : array of shape (d, d)
-        Invertible linear map F. The rules prefer matrices near the identity in the
-        transformed coordinates. Usually F whitens the pooled covariance. F = I gives
-        the paper's metric.
+        Invertible linear map F. Usually F whitens the pooled covariance. F = I gives
+        the metric of Noh, Zhang and Lee (2010). F matters, because the rules prefer
+        matrices near the identity in the transformed coordinates.
     centre : array of shape (d,)
         Point that is subtracted before F is applied, to reduce rounding errors.
     gamma : array of shape (), default 0
-        Weight γ ≥ 0 of the base metric FᵀF. In transformed coordinates, γI + D·A/tr A
-        replaces the local matrix A. With γ = ∞ only the base metric is used.
+        Weight γ ≥ 0 of a base metric, the Euclidean metric of the transformed
+        coordinates. If A is the local matrix in these coordinates, the metric uses
+        γI + d·A/tr A, scaled to determinant 1. γ = ∞ uses only the base metric.
     epsilon : array of shape (), default 0.05
-        Ridge penalty ε > 0 of the rule "regularised" (Eq. 6 of ``metric.glml``). The
-        bias matrix B is first divided by its Frobenius norm over √D.
-    rule : str
-        "min_norm" (default), "zero_bias" (Eq. (10) of the paper), "regularised" or
-        "fisher" (Fisher information of the class probabilities). See ``GLML``.
+        Ridge penalty ε > 0, used only by the rule "regularised". Before the penalty is
+        added, the matrix of the bias is divided by the root mean square of its
+        eigenvalues.
+    rule : {"min_norm", "zero_bias", "regularised", "fisher"}, default="min_norm"
+        Rule that computes the local matrix A, as the parameter ``rule`` of ``GLML``.
+        "fisher" does not remove the bias.
 
     Examples
     --------
@@ -168,12 +173,15 @@ class LocalMahalanobis(MetricBase):
     def rescaled(
         self, scale: Float[Array, "d"], offset: Float[Array, "d"]
     ) -> "LocalMahalanobis":
-        """Return the same metric for inputs x' = offset + scale · x."""
+        """Return the same metric for inputs offset + scale · x instead of x."""
         centre = offset + scale * self.centre
         return replace(self, frame=self.frame / scale, centre=centre)
 
     def refuse_far(self, X: Float[np.ndarray, "n d"], name: str) -> None:
-        """Raise for coordinates of z above 1e75, because A(z) uses fourth powers."""
+        """Raise ValueError for points whose transformed coordinates reach 1e75.
+
+        The matrix at a point uses the fourth powers of ``frame`` (x - ``centre``).
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             Z = (X - np.asarray(self.centre)) @ np.asarray(self.frame).T
         if not np.all(np.abs(Z) < FAR):
@@ -185,7 +193,7 @@ class LocalMahalanobis(MetricBase):
 
     @measured
     def frame_matrix_at(self, X: Float[Array, "n d"]) -> Float[Array, "n d d"]:
-        """Return A(z) of each row in transformed coordinates."""
+        """Compute the matrix at each row, in coordinates ``frame`` (x - ``centre``)."""
         if isinstance(X, np.ndarray) and X.dtype == np.float64:
             self.refuse_far(X, "X")
         queries = jnp.asarray(X)
@@ -215,26 +223,26 @@ class LocalMahalanobis(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all squared distances, shape (m, n), as one matrix product."""
+        """Compute squared distances from rows of Q to rows of P, shape (m, n)."""
         return _from_all(self.frame, self.centre, self.frame_matrix_at(Q), Q, P)
 
     def maps(self) -> list[Array]:
-        """Return [F], the linear maps of the metric."""
+        """Return the linear maps of the metric, [``frame``]."""
         return [self.frame]
 
     def prepare(self, Q: Float[Array, "m d"]) -> QueryForms:
-        """Return the terms of Eq. (2) that depend only on the queries."""
+        """Compute the terms of ``pairwise(Q, P)`` that depend only on Q."""
         return query_forms(self.frame_matrix_at(Q), (Q - self.centre) @ self.frame.T)
 
     def prepare_alone(self, Q: Float[np.ndarray, "m d"]) -> QueryForms:
-        """Return ``prepare(Q)`` as NumPy arrays, without compiling for this shape."""
+        """Return ``prepare(Q)`` as NumPy arrays, without compiling for its shape."""
         Z = (Q - np.asarray(self.centre)) @ np.asarray(self.frame).T
         return _forms(np, _by_chunks(self, Q), Z)
 
     def from_prepared(
         self, prepared: QueryForms, P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        """Return ``pairwise(Q, P)``, given the result of ``prepare(Q)``."""
         return from_forms(prepared, (P - self.centre) @ self.frame.T)
 
     @measured
@@ -246,7 +254,11 @@ class LocalMahalanobis(MetricBase):
         *,
         prepared: QueryForms | None = None,
     ) -> Float[Array, "m k"]:
-        """Return squared distances to the points P[idx], from differences (Eq. 1)."""
+        """Compute the squared distances from query i to the points P[idx[i]].
+
+        They have smaller rounding errors than ``pairwise``. ``prepared`` is the result
+        of ``prepare(Q)``, if it is available.
+        """
         A = self.frame_matrix_at(Q) if prepared is None else prepared.matrices
         return _from_each(self.frame, A, Q, P, idx)
 

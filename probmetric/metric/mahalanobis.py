@@ -41,19 +41,22 @@ def _squared(factor: ArrayLike, A: Array, B: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class Mahalanobis(MetricBase):
-    """Squared distance (x - y)ᵀ LᵀL (x - y).
+    """Mahalanobis metric: the Euclidean distance after a linear map L.
 
-    ``dissimilarity`` and ``pairwise`` compute *squared* distances. Neighbors and soft
-    votes use squared distances. ``distance`` and a call ``metric(u, v)`` compute
-    distances (not squared).
+    ``distance`` and a call ``metric(u, v)`` return the distance
+    √((u - v)ᵀ LᵀL (u - v)). ``dissimilarity`` and ``pairwise`` return its *square*.
+    Neighbor search and soft votes also use squared distances.
 
     Parameters
     ----------
     factor : array of shape (p, d)
-        Linear map L. For an orthogonal matrix Q, QL gives the same distances as L.
+        Linear map L. It is not unique: QL gives the same distances as L for every
+        orthogonal matrix Q.
     link : Link, LogLogisticLink or IsotonicLink, optional
-        Function that computes P(same) from a squared distance: the link of a model, or
-        a link calibrated on held-out pairs. Without a link, P(same) is not available.
+        Function that computes P(same) from a squared distance. P(same) is the
+        probability that two points are *same* (of one class, or judged to be the same).
+        The link belongs to a model, or is calibrated on held-out pairs. Without a link,
+        P(same) is not available.
 
     Examples
     --------
@@ -74,13 +77,16 @@ class Mahalanobis(MetricBase):
 
     @property
     def matrix(self) -> Float[Array, "d d"]:
-        """Matrix M = LᵀL. The squared distance is (u - v)ᵀ M (u - v)."""
+        """Matrix M = LᵀL of the linear map L.
+
+        The squared distance of two points u and v is (u - v)ᵀ M (u - v).
+        """
         return check_factor(self.factor).T @ self.factor
 
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n p"]:
-        """Compute Lx for each row x. Their Euclidean distances equal ``distance``."""
+        """Map points x to Lx, between which the distance is Euclidean."""
         return jnp.asarray(X) @ check_factor(self.factor).T
 
     @measured
@@ -97,26 +103,29 @@ class Mahalanobis(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all squared distances, shape (m, n). Values below 2e-308 become 0."""
+        """Compute squared distances from rows of Q to rows of P, shape (m, n).
+
+        Values below 2e-308 become 0.
+        """
         # Without the cast, float64 points with a float32 factor could lose precision.
         L = jnp.asarray(check_factor(self.factor), jnp.result_type(self.factor, Q, P))
         Z, V = jnp.asarray(Q) @ L.T, jnp.asarray(P) @ L.T
         return jax.vmap(lambda z: jnp.sum((V - z) ** 2, -1))(Z)
 
     def prepare(self, Q: Float[Array, "m d"]) -> Float[Array, "m p"]:
-        """Compute Lq for the rows q of Q."""
+        """Map each row q of Q to Lq, where L is the linear map."""
         return Q @ self.factor.T
 
     def from_prepared(
         self, prepared: Float[Array, "m p"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        """Return ``pairwise(Q, P)``, given the result of ``prepare(Q)``."""
         V = P @ self.factor.T
         # Row by row: XLA would fuse the reduction with its use, which is slower.
         return jax.lax.map(lambda z: jnp.sum((V - z) ** 2, -1), prepared)
 
     def maps(self) -> list[Array]:
-        """Return [L], the linear maps of the metric."""
+        """Return the linear maps of the metric, [``factor``]."""
         return [self.factor]
 
     @measured
@@ -148,12 +157,12 @@ class Mahalanobis(MetricBase):
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Compute P(same) of matching rows of A and B.
+        """Compute P(same), the probability of *same*, for matching rows of A and B.
 
-        If the odds of *same* differ between your pairs and the pairs that the link was
-        fitted to, set ``prior_odds`` to the odds among your pairs. ``prior_odds``
-        requires a link calibrated on pairs chosen regardless of their distance
-        (``link.pairs == "all"``).
+        By default, the odds of *same* among your pairs are assumed to equal the odds
+        among the pairs that the link was fitted to. If they differ, set ``prior_odds``
+        to the odds among your pairs. ``prior_odds`` requires a link that was calibrated
+        on pairs chosen regardless of their distance (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)
@@ -162,12 +171,14 @@ class Mahalanobis(MetricBase):
     def to_faiss(self, points: Float[Array, "n d"] | None = None) -> Any:
         """Return a faiss index for exact search under this metric.
 
-        The index applies the linear map, and searches all points (flat L2).
-        ``index.search(queries, k)`` returns *squared* distances in float32 and row
-        numbers of points, each of shape (m, k). ``probmetric.nearest`` computes in
-        float64. If distances differ by less than about 1e-6 of the largest distance,
-        the two orders of neighbors may differ. The order of ties is not fixed. For
-        another faiss index, use ``transform(points)`` and the Euclidean metric.
+        ``index.search(queries, k)`` compares each query with all points of the index.
+        It returns *squared* distances in float32 and row numbers of points, each of
+        shape (m, k). For another kind of index, use ``transform(points)`` and the
+        Euclidean metric.
+
+        ``probmetric.nearest`` computes in float64. The index may order neighbors
+        differently if their distances differ by less than about 1e-6 of the largest
+        distance. The order of equally near points is not fixed.
 
         Parameters
         ----------

@@ -1,24 +1,16 @@
 """Similarity as the evidence for a common source, under a two-stage mixture.
 
-Scores of a query Q and a database element Y; larger is more similar:
+``PairSimilarity`` defines the scores of a query Q and a database element Y.
 
-* ``log_ratio``    log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log odds of a common
-  source for even prior odds. If every database element has a different source, ranking
-  by this score is the Bayes rule. (The paper ranks by ``joint``: erratum Y10.)
-* ``joint``        log Pr(Q, Y), as in the paper.
-* ``conditional``  log Pr(Q | Y).
-* ``kernel``       log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)) ≤ 0. The score is 0 if Y = Q,
-  so the best match of a point is always the point itself (erratum Y11).
-* ``vq``           log Pr(Q, k(Y) | Y) with the most probable component k(Y) of Y. It is
-  below ``conditional`` by -log P(k(Y) | Q, Y).
+* ``log_ratio``  is the log odds of a common source for even prior odds. If every
+  database element has a different source, ranking by this score is the Bayes rule. (The
+  paper ranks by ``joint``: erratum Y10.)
+* ``kernel``     is 0 if Y = Q, so the best match of a point is always the point itself
+  (erratum Y11). For the other scores, the best match of Q may be another point.
+* ``vq``         is below ``conditional`` by -log P(k | Q, Y), with the most probable
+  component k of Y.
 
-No score is a distance, because the triangle inequality does not hold. Except for
-``kernel``, the best match of Q may be another point. ``dissimilarity`` is minus the
-score.
-
-A calibration changes the results of ``log_ratio`` and ``same_probability``, and of
-``pair_score`` for the score "log_ratio". It does not change ``dissimilarity``,
-``pairwise`` and ``refine``, because bounded log ratios would cause ties.
+No score is a distance, because the triangle inequality does not hold.
 """
 
 from dataclasses import dataclass, field
@@ -51,10 +43,10 @@ SCORES: tuple[Score, ...] = get_args(Score.__value__)
 
 
 class Calibration(NamedTuple):
-    """Convert log ratios of the model to calibrated log ratios, in the same order.
+    """Calibration of log likelihood ratios by a nondecreasing function.
 
-    A log ratio l is first limited to [-bound, bound]. The result is a + b₁ l for l ≥ 0
-    and a + b₂ l for l < 0. The result is also limited to [-bound, bound].
+    A log ratio l is limited to [-bound, bound]. It becomes a + b₁ l if l ≥ 0, and
+    a + b₂ l if l < 0. The result is limited to [-bound, bound] again.
 
     Parameters
     ----------
@@ -89,34 +81,55 @@ class Calibration(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class PairSimilarity(MetricBase):
-    """Evidence that two observations have a common source, as a similarity.
+    """Similarity of two observations: the evidence that they have a common source.
 
-    NaN entries are missing values, and are integrated out (only outside ``jit``).
-    ``symmetric`` is False for all scores. Without ``noise_other``, the scores "joint",
-    "log_ratio" and "kernel" are symmetric up to rounding.
+    In the model, a source belongs to one of k components and has a representative. Its
+    observations are the representative plus noise. The theory page *The two-stage
+    normal mixture* derives the densities.
+
+    Missing values (NaN) are integrated out, but only outside ``jit``. ``symmetric`` is
+    False for all scores. Without ``noise_other``, the scores "joint", "log_ratio" and
+    "kernel" are symmetric up to rounding.
 
     Parameters
     ----------
     log_weights : array of shape (k,)
-        Log weight of each component. For a blend of models, the components are listed
-        model by model, and each weight is multiplied by the weight of its model.
+        Log weight of each component. For a blend (a weighted mean of several models),
+        list the components model by model, and multiply each weight by the weight of
+        its model.
     means : array of shape (k, d)
         Means of the components.
-    between, noise : arrays of shape (k, d, d)
-        Covariances B_k of the representatives of sources, and covariances W_k of an
-        observation around the representative of its source.
+    between : array of shape (k, d, d)
+        Covariances of the representatives of sources.
+    noise : array of shape (k, d, d)
+        Covariances of an observation around the representative of its source.
     noise_other : array of shape (k, d, d), optional
-        Covariances W_k for database elements. Default: ``noise``.
+        Covariances of database elements around their representatives. Default:
+        ``noise``.
     score : str, default="log_ratio"
-        "log_ratio", "joint", "conditional", "kernel" or "vq" (``pair_similarity``).
-        ``dissimilarity`` and ``pairwise`` return minus the score.
+        Similarity of a query Q and a database element Y. ``dissimilarity`` and
+        ``pairwise`` return minus the score. Pr(Q, Y) is the joint density given one
+        source, and Pr(Q) and Pr(Y) are the densities of each.
+
+        - "log_ratio": log Pr(Q, Y) - log Pr(Q) - log Pr(Y), the log likelihood ratio of
+          one source to two sources.
+        - "joint": log Pr(Q, Y), the score of Yianilos (1995).
+        - "conditional": log Pr(Q | Y).
+        - "kernel": log of Pr(Q, Y) / √(Pr(Q, Q) Pr(Y, Y)). It is at most 0, and 0 if
+          Y = Q.
+        - "vq": as "conditional", with only the most probable component of Y:
+          log Pr(Q, k | Y) for this component k.
     blocks : tuple of int, optional
-        Number of components of each model of a blend, or () for one model. Two
-        observations are assumed to come from the same model, even if they have
-        different sources. The denominator of the log ratio is therefore Σ_n π_n Pr_n(Q)
-        Pr_n(Y), for models n with weights π_n and densities Pr_n of an observation.
+        Number of components of each model of a blend, or () for one model. In a blend,
+        both observations are assumed to come from one model, even if they have
+        different sources. The denominator of the likelihood ratio is then
+        Σ_n π_n Pr_n(Q) Pr_n(Y), for models n with weights π_n and densities Pr_n.
     calibration : Calibration, optional
-        Calibration of the log ratio. By default the log ratio of the model is used.
+        Function that corrects the log likelihood ratios of the model. Default: no
+        correction. A calibration changes ``log_ratio``, ``likelihood_ratios``,
+        ``same_probability``, and ``pair_score`` for the score "log_ratio". It does not
+        change ``dissimilarity``, ``pairwise`` and ``refine``, where bounded log ratios
+        would cause ties.
 
     Examples
     --------
@@ -149,7 +162,7 @@ class PairSimilarity(MetricBase):
     def log_marginal(
         self, X: Float[Array, "*n d"], *, other: bool = False
     ) -> Float[Array, "*n"]:
-        """Compute log Pr(x) of rows, with ``noise_other`` if ``other=True``."""
+        """Compute the log density of rows, with ``noise_other`` if ``other=True``."""
         rows = jnp.asarray(X)
         flat, missing = rows.reshape(-1, rows.shape[-1]), _has_missing(X)
         log_p = tiles.marginal(self._model, flat, other=other, missing=missing)
@@ -157,7 +170,7 @@ class PairSimilarity(MetricBase):
 
     @log_measured
     def log_responsibilities(self, X: Float[Array, "n d"]) -> Float[Array, "n k"]:
-        """Compute log P(component k | x) of every row."""
+        """Compute the log probability of each component given a row, shape (n, k)."""
         return tiles.responsibilities(
             self._model, jnp.asarray(X), missing=_has_missing(X)
         )
@@ -166,25 +179,34 @@ class PairSimilarity(MetricBase):
     def log_joint(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute log Pr(Q, Y) of matching rows (EQ-2 of the paper, exact)."""
+        """Compute the log joint density of matching rows of A and B, given one source.
+
+        It is EQ-2 of the paper (Yianilos 1995), computed exactly.
+        """
         return self._rows(A, B, "joint")
 
     @measured
     def log_ratio(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the (calibrated) log likelihood ratio of one source to two."""
+        """Compute the log likelihood ratio of one source to two for matching rows.
+
+        The result is calibrated if ``calibration`` is set.
+        """
         return self.calibrated(self._rows(A, B, "log_ratio"))
 
     def calibrated(self, log_ratio: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """Compute calibrated log ratios from log ratios of the model."""
+        """Apply ``calibration``, if set, to log likelihood ratios of the model."""
         return log_ratio if self.calibration is None else self.calibration(log_ratio)
 
     @measured
     def pair_score(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the ``score`` of matching rows of A and B. Larger is more similar."""
+        """Compute the score of matching rows of A and B. Larger is more similar.
+
+        The parameter ``score`` selects the score. Only "log_ratio" is calibrated.
+        """
         score = self._rows(A, B, self.score)
         return self.calibrated(score) if self.score == "log_ratio" else score
 
@@ -196,7 +218,10 @@ class PairSimilarity(MetricBase):
         *,
         prior_odds: Scalar = 1.0,
     ) -> Float[Array, "*n"]:
-        """Compute P(same source) of matching rows, given prior odds of one source."""
+        """Compute the probability that matching rows of A and B have one source.
+
+        ``prior_odds`` are the prior odds of one source.
+        """
         check_odds(prior_odds)
         ratio = self.calibrated(self._rows(A, B, "log_ratio"))
         return jax.nn.sigmoid(ratio + jnp.log(prior_odds))
@@ -210,7 +235,7 @@ class PairSimilarity(MetricBase):
         known_items: ArrayLike | None = None,
         prior_odds: Scalar | int | None = None,
     ) -> pd.DataFrame:
-        """Compute the likelihood ratio of every pair of items (questioned, known).
+        """Compute the likelihood ratio of one source to two for every pair of items.
 
         An item is a set of one or more measurements. The measurements of an item are
         assumed to have one source, and to be independent given this source. The
@@ -225,18 +250,20 @@ class PairSimilarity(MetricBase):
             Name of the item of each measurement. Default: each row is an item, named by
             its row number.
         prior_odds : float > 0, optional
-            Prior odds of one source, from which ``posterior`` is computed.
+            Prior odds of one source. They add the column ``posterior`` to the result.
 
         Returns
         -------
         DataFrame
-            One row per pair of items. Columns are ``questioned`` and ``known`` (names
-            of the items), ``n_questioned`` and ``n_known`` (numbers of measurements),
-            ``log10_lr`` (log10 of the likelihood ratio of one source to two sources)
-            and ``limit``. ``limit`` is the largest possible absolute value of
-            ``log10_lr``. It is log10(n + 1) for n training sources with two or more
-            rows, or NaN without calibration. With ``prior_odds`` there is also a column
-            ``posterior``, the posterior probability of one source.
+            One row per pair of items, with columns
+
+            - ``questioned``, ``known``: names of the items.
+            - ``n_questioned``, ``n_known``: numbers of measurements.
+            - ``log10_lr``: log10 of the likelihood ratio.
+            - ``limit``: largest possible absolute value of ``log10_lr``. It is
+              log10(n + 1) for n training sources with two or more rows, or NaN without
+              calibration.
+            - ``posterior``: posterior probability of one source.
 
         Raises
         ------
@@ -286,18 +313,19 @@ class PairSimilarity(MetricBase):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return minus the scores (not calibrated) of a query and each row of Y."""
+        """Return minus the score (not calibrated) of a query q and each row of Y."""
         return -self._rows(jnp.broadcast_to(q, Y.shape), Y, self.score)
 
     @measured
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return minus the scores (not calibrated) of all pairs, shape (m, n).
+        """Return minus the score (not calibrated) of each pair of rows, shape (m, n).
 
-        The scores are computed by one matrix product per component, with 2 k (d + 2)
-        numbers per row and about ten tiles in memory. Cancellation causes an absolute
-        error of about eps · ‖B + W‖/‖W‖, which ``refine`` avoids.
+        For k components, this needs 2 k (d + 2) numbers per row and about ten tiles of
+        512 · 512 numbers in memory. The absolute rounding error is about the machine
+        precision times the norm of ``between + noise`` divided by the norm of
+        ``noise``.
         """
         args = self._model, self.score, self.blocks
         if _has_missing(Q) or _has_missing(P):
@@ -308,7 +336,10 @@ class PairSimilarity(MetricBase):
     def refine(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"], idx: Int[Array, "m s"]
     ) -> Float[Array, "m s"]:
-        """Return minus the scores of queries and rows P[idx], from differences."""
+        """Return minus the scores (not calibrated) of query i and the rows P[idx[i]].
+
+        They have smaller rounding errors than ``pairwise``.
+        """
         Y = jnp.asarray(P)[jnp.asarray(idx)]
         A = jnp.broadcast_to(jnp.asarray(Q)[:, None], Y.shape)
         return -self._rows(A, Y, self.score)

@@ -29,10 +29,19 @@ from probmetric.typing import Array, ArrayLike
 
 @runtime_checkable
 class Dissimilarity(Protocol):
-    """Interface that your own metric needs for neighbors, votes and posteriors.
+    """Interface that your own metric must implement.
 
-    If ``is_distance`` is True, a method ``distance(A, B)`` is also required. It should
-    return the distance (not squared) between each row of A and the same row of B.
+    It is sufficient for neighbor search, votes of neighbors and ``PosteriorMetric``.
+    Register the class as a pytree, as in the example.
+
+    Attributes
+    ----------
+    is_distance : bool
+        True for a symmetric function that is 0 for equal points and satisfies the
+        triangle inequality. The class then also needs a method ``distance(A, B)``. It
+        returns the distance (not squared) between each row of A and the same row of B.
+    symmetric : bool
+        Whether exchanging the two points never changes the dissimilarity.
 
     Examples
     --------
@@ -62,13 +71,13 @@ class Dissimilarity(Protocol):
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the dissimilarities of the rows of Y from a query q."""
+        """Return the dissimilarity of each row of Y from a query q."""
         ...
 
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return the dissimilarity of each row of P from each query, shape (m, n)."""
+        """Return dissimilarities of rows of P from rows of Q, shape (m, n)."""
         ...
 
 
@@ -76,15 +85,20 @@ class Dissimilarity(Protocol):
 class Metric(Dissimilarity, Protocol):
     """Interface of all metrics of this package.
 
-    ``pairwise`` returns dissimilarities. The dissimilarities are squared distances for
-    ``Mahalanobis`` and ``ClassDistribution``. For ``PairSimilarity`` they are minus the
-    score, and may be negative. ``metric(u, v)`` returns a distance if ``is_distance``
-    is True, and a dissimilarity otherwise. Two metrics are equal only if they are the
-    same object.
+    The dissimilarities that ``dissimilarity`` and ``pairwise`` return depend on the
+    class:
 
-    Metrics can be used in ``sklearn.metrics.pairwise_distances(X, metric=metric)``. If
-    ``symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)``. For a
-    single set of points, scikit-learn computes half of the matrix and mirrors it.
+    - ``Mahalanobis``, ``ClassDistribution``: squared distances.
+    - ``SplineCityBlock``: distances.
+    - ``LocalMahalanobis``, ``LocalFisher``: squared distances that are not symmetric.
+    - ``PairSimilarity``: minus a similarity score. They may be negative.
+
+    ``metric(u, v)`` returns a distance if ``is_distance`` is True, and a dissimilarity
+    otherwise. Two metrics are equal only if they are the same object.
+
+    Metrics can be used in scikit-learn: ``pairwise_distances(X, metric=metric)``. If
+    ``metric.symmetric`` is False, use ``pairwise_distances(Q, P, metric=metric)``. For
+    a single set of points, scikit-learn computes half of the matrix and mirrors it.
 
     Examples
     --------
@@ -305,7 +319,7 @@ class MetricBase:
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[Array, "n"]:
-        """Return the dissimilarities of the rows of Y from a query q."""
+        """Return the dissimilarity of each row of Y from a query q."""
         metric = cast("Metric", self)
         return metric.pairwise(jnp.asarray(q)[None], jnp.asarray(Y))[0]
 

@@ -72,11 +72,11 @@ class Coordinates:
     plane: bool = False
 
     def others(self, d: int) -> list[int]:
-        """Return the other columns (the covariates) among d columns."""
+        """Return the numbers of the other columns (the covariates) among d columns."""
         return [k for k in range(d) if k not in self.columns]
 
     def places(self, X: Float[Array, "*n d"]) -> Float[Array, "*n m"]:
-        """Convert rows to points in the plane (m = 2) or unit vectors (m = 3)."""
+        """Convert rows to points in the plane (m = 2) or to unit vectors (m = 3)."""
         xp = _namespace(X)
         xy = xp.asarray(X)[..., list(self.columns)]
         if self.plane:
@@ -89,7 +89,10 @@ class Coordinates:
     def apart(
         self, A: Float[Array, "*#n m"], B: Float[Array, "*#n m"]
     ) -> Float[Array, "*n"]:
-        """Compute distances between matching rows of A and B, results of ``places``."""
+        """Compute the distance between matching rows of A and B.
+
+        A and B are results of ``places``.
+        """
         xp = _namespace(A, B)
         chord = xp.sqrt(xp.sum((A - B) ** 2, -1))
         if self.plane:
@@ -141,25 +144,29 @@ def i_splines(
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class SplineCityBlock(MetricBase):
-    """City-block distance after monotone curves: ``Σ_f |s_f(x_f) - s_f(y_f)|``.
+    """City-block distance after a monotone curve for each feature.
 
-    The curve s_f transforms feature f. ``dissimilarity``, ``pairwise``, ``distance``
-    and a call all return this distance (not squared). Two different points have
-    distance 0 if they differ only where curves are flat, or outside the knots.
+    With a curve s_f for feature f, the distance of x and y is
+    Σ_f |s_f(x_f) - s_f(y_f)|. ``dissimilarity``, ``pairwise``, ``distance`` and a call
+    all return this distance (not squared). A curve is a sum of I-splines, which are
+    flat outside their knots. Different points have distance 0 if their features differ
+    only where curves are flat.
 
     Parameters
     ----------
     knots : array of shape (d, k)
-        Knots of each feature, in ascending order. With ``coordinates`` there are d - 1
-        rows: one for each of the d - 2 covariates, and a last row for the geographic
-        distance.
+        Knots of the I-splines in ascending order, with a row for each feature. With
+        ``coordinates`` there are d - 1 rows, because the geographic distance replaces
+        two features. Its knots are in the last row.
     heights : array of shape (d, k)
-        Heights θ ≥ 0 of the I-splines, in the order of ``knots``.
+        Heights ≥ 0 of the I-splines, in the order of ``knots``.
     link : Link, optional
-        Function that computes P(same) from the distance (not squared). In a generalized
-        dissimilarity model P(same) is 1 - E[dissimilarity].
+        Function that computes P(same), the probability of *same*, from the distance
+        (not squared). In a generalized dissimilarity model P(same) is 1 minus the
+        expected dissimilarity of two sites.
     coordinates : Coordinates, optional
-        Two features that are the coordinates of a site.
+        The two features that are the coordinates of a site. Instead of their curves,
+        the distance contains a curve of the geographic distance.
 
     Examples
     --------
@@ -190,9 +197,10 @@ class SplineCityBlock(MetricBase):
     @measured
     @one_program
     def transform(self, X: Float[Array, "*n d"]) -> Float[Array, "*n c"]:
-        """Compute s_f(x_f) of the covariates (Eq. 2).
+        """Compute the value of each feature's curve at each point.
 
-        Without coordinates, the metric is the city-block distance of the results.
+        Without ``coordinates``, the metric is the city-block distance of the results.
+        With ``coordinates``, the curve of the geographic distance is not included.
         """
         return self._images(X)
 
@@ -207,7 +215,7 @@ class SplineCityBlock(MetricBase):
         return jnp.sum(i_splines(X, knots[:n_curves]) * heights[:n_curves], -1)
 
     def prepare(self, Q: Float[Array, "*m d"]) -> Float[Array, "*m e"]:
-        """Compute the values of the curves, followed by the places if there are any."""
+        """Compute the curves at each row, and its place if ``coordinates`` is set."""
         images = self._images(Q)
         if self.coordinates is None:
             return images
@@ -238,14 +246,14 @@ class SplineCityBlock(MetricBase):
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Compute all distances, shape (m, n), with m · n · d numbers in memory."""
+        """Compute distances from rows of Q to rows of P, shape (m, n)."""
         return self.from_prepared(self.prepare(Q), P)
 
     @one_program
     def from_prepared(
         self, prepared: Float[Array, "m e"], P: Float[Array, "n d"]
     ) -> Float[Array, "m n"]:
-        """Return ``pairwise(Q, P)`` given ``prepare(Q)``."""
+        """Return ``pairwise(Q, P)``, given the result of ``prepare(Q)``."""
         V = self.prepare(P)
         return jax.lax.map(lambda z: self._between(V, z), prepared)
 
@@ -253,7 +261,7 @@ class SplineCityBlock(MetricBase):
     def distance(
         self, A: Float[Array, "*n d"], B: Float[Array, "*n d"]
     ) -> Float[Array, "*n"]:
-        """Compute the distance between matching rows of A and B."""
+        """Compute the distance (not squared) between matching rows of A and B."""
         return self._apart(A, B)
 
     @one_program
@@ -268,7 +276,10 @@ class SplineCityBlock(MetricBase):
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[Array, "*n"]:
-        """Compute P(same) of matching rows. See ``Mahalanobis.same_probability``."""
+        """Compute P(same), the probability of *same*, for matching rows of A and B.
+
+        For ``prior_odds`` see ``Mahalanobis.same_probability``.
+        """
         if self.link is None:
             raise ValueError(NO_LINK)
         return self.link.probability(self._apart(A, B), prior_odds)

@@ -20,7 +20,10 @@ from probmetric.posterior.metric import PosteriorMetric, need_own_spread
 
 
 class Curves(NamedTuple):
-    """Values s of curves at x, which are 0 at the first knot, with optional limits."""
+    """Values ``s`` of curves at positions ``x``, with optional limits.
+
+    Each curve is 0 at its first knot.
+    """
 
     x: Float[np.ndarray, "d g"]
     s: Float[np.ndarray, "d g"]
@@ -48,17 +51,20 @@ def curves(
         fitted curve ± a t quantile times the jackknife standard error, but at least 0.
         Default: no limits.
     prob : float in (0, 1), default=0.9
-        Nominal coverage of the limits at each x.
+        Nominal coverage of the limits at each position. Limits are not simultaneous.
     n_points : int ≥ 2, default=101
-        Number g of points per curve.
+        Number of positions on each curve.
 
     Returns
     -------
     Curves
-        ``x`` is evenly spaced from the first to the last knot. ``s`` contains the
-        values of the curves at ``x``. ``lower`` and ``upper`` are limits of ``s`` (None
-        without uncertainty). These arrays have shape (d, g), with one row per curve.
-        ``names`` are the names of the curves (None if the features have no names). If
+        Arrays with one row per curve and one column per position:
+
+        - ``x``: positions, evenly spaced from the first to the last knot.
+        - ``s``: values of the curve. A curve is 0 at its first knot.
+        - ``lower``, ``upper``: limits of ``s``, or None without ``uncertainty``.
+
+        ``names`` are the names of the curves, or None if the features have no names. If
         the fit used coordinates, the last curve belongs to the geographic distance.
 
     Examples

@@ -112,30 +112,31 @@ def draws_to_metric(
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
-    Use the result for intervals of distances and ratios, for probabilities of being
-    nearer or among the k nearest, and for votes with ``KNeighborsClassifier``.
+    The result computes intervals of distances and ratios, and the probability that a
+    point is nearer than another or among the k nearest. ``KNeighborsClassifier``
+    accepts it as a metric.
 
     Parameters
     ----------
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        As in ``PosteriorMetric``. With "prediction", methods for
+        Use of the draws, as in ``PosteriorMetric``. With "prediction", methods for
         intervals raise an error.
     pairs_independent : bool, optional
-        As in ``PosteriorMetric``. Default: the value that the learner stored (True
-        after ``fit_pairs``, False after ``fit`` to labels), or False for other models.
+        Whether the observations of the fit are independent, as in ``PosteriorMetric``.
+        By default, draws of a learner have a stored value: True after ``fit_pairs``,
+        and False after ``fit`` to labels. For other draws the default is False.
     sel : mapping of str to label, optional
         Label to select along each axis. ``{"group": 0}`` selects the metric of group 0.
         If the axis has coordinates, use a coordinate, such as ``{"group": "north"}``.
     to_metric : callable, optional
-        Function that computes a metric from one draw. ``to_metric(sites)`` is called
-        once for each draw, in float64. ``sites`` contains the values of the draw by
-        name (after ``sel``, without the axes chain and draw). The function should
-        return a metric, or the linear map W (p, d) of a ``Mahalanobis`` metric
-        M = WᵀW. For P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b,
-        0.5))``. Default for draws of a learner: the learner's metric. Default for your
-        own model: the metric of the matrix ``M`` (d, d), without P(same).
+        Function ``to_metric(sites)`` that computes a metric from one draw, in float64.
+        ``sites`` is a dict of the values of the draw by name, after ``sel``. Return a
+        metric, or the linear map W (p, d) of a ``Mahalanobis`` metric. For a model with
+        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. Default
+        for draws of a learner: the learner's metric. Default for your own model: the
+        metric of the matrix ``M`` (d, d), without P(same).
     n_draws : int, optional
         Number of draws to use, evenly spaced over the joined chains. Default: all. 100
         draws are enough for class probabilities.

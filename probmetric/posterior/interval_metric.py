@@ -46,10 +46,12 @@ from probmetric.typing import Array, ArrayLike
 
 
 class IntervalMetric:
-    """A fitted metric with its jackknife refits, for intervals of distances.
+    """A fitted metric with intervals from jackknife refits.
 
-    Intervals for the entries of the metric's matrix are not available, because they
-    would not be calibrated.
+    The spread of refits without some of the points gives intervals of distances and of
+    P(same), the probability that two points are *same*. ``with_intervals`` computes the
+    refits. Entries of the metric's matrix have no intervals, because these would not be
+    calibrated.
 
     Parameters
     ----------
@@ -59,8 +61,9 @@ class IntervalMetric:
         Two or more refits of the same class and shape, each without some of the points.
         For P(same), each refit should have a refitted link.
     factor : float > 0, default=1
-        Factor that multiplies the jackknife variance, Eq. (2) of
-        ``posterior.jackknife``.
+        Factor that multiplies the jackknife variance. This variance is
+        (g - 1)/g Σ_k (θ_k - θ̄)², where θ_k are the values of the g refits and θ̄ is
+        their mean. Use 1 if each refit leaves out another of g groups.
     df : int, optional
         Degrees of freedom of the t quantile. Default: number of refits minus 1.
     about : str, default=""
@@ -144,7 +147,10 @@ class IntervalMetric:
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute P(same) of matching rows. Raises ValueError if there is no link."""
+        """Compute P(same), the probability of *same*, for matching rows of A and B.
+
+        Raises ValueError if the metric has no link, the function that computes P(same).
+        """
         return expit(self._log_odds(A, B)[0])
 
     def interval(
@@ -152,8 +158,9 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        The interval contains ``distance(A, B)``. If a refit has distance 0, for example
-        because a feature is constant in its points, the upper limit is infinite.
+        The interval contains ``distance(A, B)``. If the distance is 0 only in a refit,
+        the upper limit is infinite or extremely large. For example, a feature may be
+        constant in the points of this refit.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
@@ -174,8 +181,11 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` of each row.
 
-        Raises ValueError if the metric is not a distance, if a distance of ``second``
-        is zero, or if a distance of ``first`` is zero in the fit but not in all refits.
+        Raises ValueError in three cases:
+
+        - The metric is not a distance.
+        - A distance of ``second`` is 0 in the fit or in a refit.
+        - A distance of ``first`` is 0 in the fit but not in all refits.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
@@ -186,7 +196,10 @@ class IntervalMetric:
     def same_interval(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for P(same) of matching rows, on the log-odds scale."""
+        """Compute an interval for P(same), the probability of *same*, of matching rows.
+
+        Limits are computed on the scale of log odds.
+        """
         prob = checked_prob(prob)
         values = self._log_odds(A, B)
         ends = limits(values, prob, self.factor, self.df)
@@ -291,22 +304,18 @@ def with_intervals(
     Parameters
     ----------
     learn : callable
-        Function that fits a learner: ``learn(X, y) -> Metric``, or ``learn(source) ->
-        Metric`` for a dataset on disk. ``learn`` is called once for all points, and 52
-        times without a quarter of the points (13 random divisions into quarters,
-        stratified by class).
+        Function that fits a learner and returns its metric: ``learn(X, y)`` for arrays,
+        or ``learn(source)`` for a dataset on disk. It is called once for all points,
+        and 52 times without a quarter of the points.
     X, y : arrays of shape (n, d) and (n,)
         Labeled points. The only point of a class is never left out. X can also be a
-        dataset on disk (``pm.open``, with or without labels), with ``y=None``. Every
-        fit then reads all rows, and left-out rows have weight 0, which ``LCA`` does not
-        support. The quarters are then chosen by a hash of the row number, so a refit
-        may have no rows of a small class.
+        dataset on disk (``pm.open``, with or without labels), with ``y=None``.
     groups : array-like of shape (n,), optional
-        Cluster of each row, such as the subject, specimen or file. Whole groups are
-        left out. By default rows are assumed to be independent. If some rows are copies
-        of others, intervals are then too short. Not supported for a dataset on disk.
-        Groups are not passed to ``learn``. For ``LCA`` use ``fit(X, y, groups=...)``
-        and ``posterior_metric`` instead.
+        Cluster of each row, such as the subject, specimen or file. Rows of one group
+        are left out together. By default rows are assumed to be independent. Intervals
+        are then too short if some rows are copies of others. Groups are not passed to
+        ``learn``, and not supported for a dataset on disk. For ``LCA`` use ``fit(X, y,
+        groups=...)`` and ``posterior_metric`` instead.
     seed : int ≥ 0, default=0
         Seed for the division into quarters.
     about : str, default=""
@@ -324,6 +333,13 @@ def with_intervals(
     An interval is for the expected distance, averaged over training samples of the same
     size. For coverage see Benchmarks: intervals. For a fitted ``LCA`` use
     ``posterior_metric("intervals")`` instead.
+
+    The points are divided at random into quarters, 13 times, stratified by class. Each
+    refit leaves out one quarter.
+
+    For a dataset on disk, every fit reads all rows, and left-out rows have weight 0.
+    ``LCA`` does not support this. Quarters are chosen by a hash of the row number, so a
+    refit may have no rows of a small class.
 
     Examples
     --------

@@ -6,8 +6,7 @@ Draws for ``purpose="intervals"`` vary as the fit varies under new data. They co
 the product-weight bootstrap, or from the model's posterior if pairs are independent.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
-coverage). Intervals from draws for prediction would be far too narrow. P(same) can be
-averaged over draws of dependent pairs only if they are bootstrap draws. Intervals of
+coverage). Intervals from draws for prediction would be far too narrow. Intervals of
 entries of the matrix M are not available. M is biased upward near the boundary of the
 positive matrices, so intervals from any draws would have low coverage.
 
@@ -46,31 +45,37 @@ from probmetric.typing import Array, Purpose, Scalar
 
 @jax.tree_util.register_pytree_node_class
 class PosteriorMetric:
-    """Draws from a posterior over metrics of one kind.
+    """Draws of a metric from its posterior distribution.
 
     Parameters
     ----------
     draws : sequence of Metric, or Metric
-        One metric per draw, or one pytree whose arrays have a leading draw axis.
+        One metric per draw, all of the same class and shape. Or one metric (a pytree)
+        whose arrays have a leading axis of draws.
     purpose : {"prediction", "intervals"}
         Use of the draws: to average predictions, or to compute intervals of distances.
         Draws for prediction cannot be used for intervals.
     pairs_independent : bool, default=False
         Whether the observations (pairs or points) of the fit are independent. Pairs
-        made from labels are not independent.
+        made from class labels are not independent.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
-        If True, intervals are Bayesian credible intervals, and limits are quantiles of
-        the draws' distances. Use True for your own model or a new group, for example.
-        By default, limits are corrected for the noise of sampled linear maps, which
-        makes distances too long.
+        By default, limits of distances are corrected, because the noise of sampled
+        linear maps makes distances too long. If True, limits are quantiles of the
+        draws' distances (Bayesian credible intervals). Use True for your own model or a
+        new group, for example.
 
     Notes
     -----
     In all methods, points have shape (..., d), results have shape (...), and ``prob``
-    is the nominal coverage. Intervals require ``purpose="intervals"``. For dependent
-    pairs (``pairs_independent=False``) they warn, except with bootstrap draws.
+    is the nominal coverage. P(same) is the probability that two points are *same*.
+
+    ``distance`` and all intervals require ``purpose="intervals"``. Draws with
+    ``pairs_independent=False`` have two restrictions, unless ``source="bootstrap"``:
+
+    - ``distance`` and intervals of distances, ratios and ranks warn.
+    - ``same_probability`` and ``same_interval`` raise ValueError.
 
     Examples
     --------
@@ -103,7 +108,7 @@ class PosteriorMetric:
     def tree_flatten(
         self,
     ) -> tuple[tuple[tuple[Dissimilarity, ...]], tuple[Purpose, bool, str, bool]]:
-        """Return the draws, and the static attributes."""
+        """Return the draws and the static attributes, for JAX."""
         static = self.purpose, self.pairs_independent, self.source, self.credible
         return (self.draws,), static
 
@@ -129,7 +134,7 @@ class PosteriorMetric:
 
     @property
     def n_draws(self) -> int:
-        """Number of draws s."""
+        """Number of draws."""
         return len(self.draws)
 
     @property
@@ -151,19 +156,22 @@ class PosteriorMetric:
         return self.draws[s]
 
     def mean_metric(self) -> Metric:
-        """Return the metric of mean dissimilarity over draws, without P(same)."""
+        """Return a metric whose dissimilarity is the mean over draws.
+
+        It cannot compute P(same), the probability of *same*.
+        """
         return named(mean_metric(self.draws), names_of(self), unknown_of(self))
 
     def dissimilarity(
         self, q: Float[Array, "d"], Y: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s n"]:
-        """Compute the dissimilarities from a query to the rows of Y for every draw."""
+        """Compute dissimilarities of rows of Y from a query q, (n_draws, n)."""
         return self.pairwise(np.asarray(q)[None], Y)[:, 0]
 
     def pairwise(
         self, Q: Float[Array, "m d"], P: Float[Array, "n d"]
     ) -> Float[np.ndarray, "s m n"]:
-        """Compute the dissimilarity of each row of P from each query, by draw."""
+        """Compute dissimilarities of rows of P from rows of Q, (n_draws, m, n)."""
         Q, P = self._points(Q=Q, P=P)
         values = over_draws(intervals.pairwise, self.draws, Q, P)
         return finite(values, "pairwise", Q, P)
@@ -171,18 +179,19 @@ class PosteriorMetric:
     def pair_draws(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "s *n"]:
-        """Compute distances (or dissimilarities) of matching rows for every draw."""
+        """Compute distances (or dissimilarities) of matching rows under every draw."""
         values = self._by_rows(intervals.between_rows, A, B)
         return finite(values, "pair_draws", A, B)
 
     def distance(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
     ) -> Float[np.ndarray, "*n"]:
-        """Compute point estimates of distances of matching rows, inside ``interval``.
+        """Estimate the distance between matching rows of A and B.
 
-        For sampled linear maps L, the estimate is the length of the mean of L(a - b).
-        For other metrics, and if ``source="exact"`` or ``credible=True``, the estimate
-        is the median of ``pair_draws``.
+        The estimate is inside ``interval``. For ``Mahalanobis`` metrics with linear
+        maps L, it is the length of the mean of L(a - b) over draws. For other metrics,
+        and if ``source="exact"`` or ``credible=True``, it is the median of
+        ``pair_draws``.
         """
         need_own_spread("distance", self)
         return self._lengths(A, B)[1]
@@ -196,9 +205,10 @@ class PosteriorMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        Noise in sampled linear maps makes distances too long, so limits are corrected
-        (Eq. 1 of ``posterior.intervals``). For other metrics, and if ``source="exact"``
-        or ``credible=True``, limits are quantiles of ``pair_draws``.
+        Limits are quantiles of the distances of the draws. For draws of a
+        ``Mahalanobis`` metric, these distances are first corrected, because noise in
+        sampled linear maps makes distances too long. They are not corrected if
+        ``source="exact"`` or ``credible=True``.
         """
         need_own_spread("interval", self)
         values, mean = self._lengths(A, B)
@@ -215,7 +225,7 @@ class PosteriorMetric:
         """Compute an interval for ``distance(*first) / distance(*second)`` of each row.
 
         The scale of the metric cancels in a ratio, so ratios are estimated more
-        precisely than distances. Limits are corrected as in ``interval``. Raises
+        precisely than distances. Distances are corrected as in ``interval``. Raises
         ValueError if the metric is not a distance, or a distance of ``second`` is 0.
         """
         need_own_spread("ratio_interval", self)
@@ -268,7 +278,8 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "m n"]:
         """Compute the fraction of draws in which each point is among the k nearest.
 
-        Each row of the result sums to k. For parameters see ``neighbors.nearest``.
+        The result has a row for each query in Q and a column for each point in P. Each
+        row sums to k. For the parameters see ``neighbors.nearest``.
         """
         Q, P = self._points(Q=Q, P=P)
         counts = np.zeros((len(Q), len(P)))
@@ -280,7 +291,7 @@ class PosteriorMetric:
     def rank_interval(
         self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
     ) -> Interval:
-        """Compute an interval for the rank (1 is nearest to q) of each point."""
+        """Compute an interval for the rank of each row of P (1 is nearest to q)."""
         need_own_spread("rank_interval", self)
         Q, P = self._points(q=np.asarray(q)[None], P=P)
         order = [found_but_own(draw, Q, P, len(P), None)[1][0] for draw in self.draws]
@@ -294,12 +305,14 @@ class PosteriorMetric:
         *,
         prior_odds: Scalar | None = None,
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute P(same) of matching rows of A and B, averaged over draws.
+        """Compute P(same), the probability of *same*, averaged over draws.
 
         Draws of a ``PairSimilarity`` support ``prior_odds`` of *same* (default: 1).
-        Other metrics use the odds of the training pairs. Draws after a fit to labels
-        raise ValueError, except bootstrap draws, because averaging over these draws
-        would make P(same) worse. Use bootstrap draws or the fitted learner.
+        Other metrics use the odds of the training pairs.
+
+        Raises ValueError if ``pairs_independent`` is False, as after a fit to class
+        labels, unless the draws are bootstrap draws. The average over other draws would
+        be worse than P(same) of the fitted learner.
         """
         need_meaningful_link("same_probability", self)
         if prior_odds is not None:
@@ -315,7 +328,10 @@ class PosteriorMetric:
         prob: float = 0.9,
         prior_odds: Scalar | None = None,
     ) -> Interval:
-        """Compute an interval for P(same). See ``same_probability``."""
+        """Compute an interval for P(same), the probability of *same*, of matching rows.
+
+        For ``prior_odds`` and errors see ``same_probability``.
+        """
         need_intervals("same_interval", self.purpose, self.source)
         need_meaningful_link("same_interval", self)
         if prior_odds is not None:

@@ -66,7 +66,7 @@ DECIMALS = 12
 
 
 class NextPairs(NamedTuple):
-    """Row numbers of the chosen candidates, the most informative first, and gains."""
+    """Positions of the chosen candidates in the order of choice, and their scores."""
 
     indices: Int[np.ndarray, "n"]
     scores: Float[np.ndarray, "n"]
@@ -94,7 +94,8 @@ def next_pairs(
     Parameters
     ----------
     posterior : PosteriorMetric
-        At least two draws with P(same), for example from ``LCA().fit_pairs(pairs,
+        At least two draws of a metric with P(same), the probability that a pair is
+        judged *same*. For example ``LCA().fit_pairs(pairs,
         y).posterior_metric("prediction", n_draws=200)``.
     candidates : array-like of shape (N, 2, d), or (N, 2) of int; or Pairs
         Pairs of points, or of row numbers of ``X``. In ``Pairs`` the judgments are
@@ -103,30 +104,36 @@ def next_pairs(
         Number of pairs to choose (the batch), at most the number of candidates. No
         candidate is chosen twice.
     criterion : {"information", "disagreement"}, default="information"
-        Quantity that each chosen pair maximizes, given the pairs chosen before.
-        "information" is the expected information of the judgment about the metric (Eq.
-        2 of ``posterior.next_pairs``). "disagreement" is the variance of P(same) over
-        draws that earlier judgments do not explain (Eq. 3).
+        Pairs are chosen one after the other. Each pair maximizes a quantity, given the
+        pairs chosen before:
+
+        - "information": the expected information of its judgment about the metric.
+        - "disagreement": the variance of P(same) over draws that the judgments of
+          earlier pairs do not explain.
     X : array-like of shape (n_points, d), optional
         Points. Required if the candidates are row numbers.
     seed : int, default=0
-        Seed for the sampled outcomes, which "information" uses for more than ten pairs.
+        Seed for sampling possible judgments, which "information" needs for more than
+        ten pairs.
 
     Returns
     -------
     NextPairs
-        ``indices`` of the chosen candidates and their ``scores``, in the order of
-        choice. A score is the gain of a pair, given the pairs chosen before.
-        Information is in nats, and the scores sum to the information of the batch. If
-        scores agree to 12 decimals, the first candidate is chosen.
+        In the order of choice:
+
+        - ``indices``: positions of the chosen pairs in ``candidates``. If scores agree
+          to 12 decimals, the first candidate is chosen.
+        - ``scores``: value of the criterion, given the pairs chosen before. Information
+          is in nats, and the scores sum to the information of the batch.
 
     Notes
     -----
     Start with randomly chosen pairs, and use the prior of this first fit in later fits.
-    (LCA computes the scale of its prior from the training pairs, and pairs chosen by
-    ``next_pairs`` would bias the scale.) For later fits, standardize the features, use
-    ``LCA(standardize=False, prior_mean=W0, regularization=3)`` with ``W0 =
-    np.asarray(first.fitted_.prior.mean)``. For a comparison with random choice see
+    Otherwise ``LCA`` computes the scale of its prior from all training pairs, and the
+    chosen pairs bias it. To keep the prior, standardize the features yourself and use
+    ``LCA(standardize=False)`` for all fits. Let ``W0 =
+    np.asarray(first.fitted_.prior.mean)`` of the first fit. Add ``prior_mean=W0`` and
+    ``regularization=3`` for later fits. For a comparison with random choice see
     *Benchmarks: next question*.
 
     The most informative pairs are not always the best for prediction. Chosen pairs are

@@ -23,10 +23,10 @@ from probmetric.inference.sampling.target import (
 class Calibration:
     """Result of ``sbc``.
 
-    ``table`` has the tests of ``ranks`` by ``uniformity``, and ``controls`` has the
-    tests of each wrong posterior. Negative controls in ``left_out`` were not run,
-    because they are not wrong for this model. For example, if rows are exchangeable,
-    shuffled observations have the same posterior.
+    ``table`` has the tests of the ranks, and ``controls`` the tests for each wrong
+    posterior (negative control). Controls in ``left_out`` were not run, because they
+    are not wrong for this model. For example, if rows are exchangeable, shuffled
+    observations have the same posterior.
     """
 
     model: str
@@ -37,13 +37,17 @@ class Calibration:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Wrong posteriors that were not rejected."""
+        """Wrong posteriors (negative controls) that were not rejected."""
         tables = self.controls.items()
         return tuple(k for k, t in tables if t.attrs["verdict"] != "disagree")
 
     @property
     def verdict(self) -> str:
-        """Verdict on the model. "agree" also requires that wrong posteriors failed."""
+        """Verdict on the model.
+
+        "agree" also requires that all wrong posteriors (negative controls) were
+        rejected.
+        """
         verdict = str(self.table.attrs["verdict"])
         return "inconclusive" if verdict == "agree" and self.missed else verdict
 
@@ -85,13 +89,13 @@ def sbc(
     dtype: str = "float64",
     progress: bool | None = None,
 ) -> Calibration:
-    """Check by simulation that NUTS draws from the posterior of a model.
+    """Check by simulation that NUTS draws from the posterior of your own NumPyro model.
 
-    Use it for your own NumPyro model. The model simulates parameters and observations,
-    and NUTS samples the posterior given each simulated data set. If all is right, the
-    rank of the true value among the draws is uniform. The check detects errors in the
-    density, priors that the sampler cannot explore, and sites that are not identified.
-    To see if the model fits data, use ``check_model`` instead.
+    The model simulates parameters and observations, and NUTS samples the posterior
+    given each simulated data set. If model and sampler are right, the rank of the true
+    value among the draws is uniform. The check detects errors in the density, priors
+    that the sampler cannot explore, and sites that are not identified. To see if the
+    model fits data, use ``check_model`` instead.
 
     Parameters
     ----------
@@ -108,15 +112,15 @@ def sbc(
     seed : int, default=0
         Seed of the simulations. The same seed gives the same ranks.
     identified : sequence of str, optional
-        Names of the sites and deterministics to rank. Default: all. The log likelihood
-        is always ranked. Omit sites that are not identified. For example, if a linear
-        map W is identified only up to rotation, rank M = WᵀW instead of W.
+        Names of the sites (also deterministic sites) to rank. Default: all. The log
+        likelihood is always ranked. Omit sites that are not identified. For example, if
+        a linear map W is identified only up to rotation, rank M = WᵀW instead of W.
     n_simulations : int, default=400
         Number of simulations. With ten quantities, 400 simulations detect a shift of
-        all posterior means by a quarter of a posterior sd.
+        all posterior means by a quarter of a posterior standard deviation.
     n_control : int, default=100
-        Number of simulations for each wrong posterior (negative control), which the
-        check must reject. With 0, wrong posteriors are not tried.
+        Number of simulations for each negative control, a wrong posterior that the
+        check must reject. With 0, negative controls are not tried.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
         Numbers of draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
@@ -125,7 +129,7 @@ def sbc(
     Returns
     -------
     Calibration
-        ``verdict`` is "agree" if the ranks are uniform and every wrong posterior was
+        ``verdict`` is "agree" if the ranks are uniform and every negative control was
         rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row for
         each test. Use ``plots.sbc`` to draw the ranks.
 

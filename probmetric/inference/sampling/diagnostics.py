@@ -60,7 +60,8 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
     Parameters
     ----------
     draws : DataTree
-        Result of ``sample``. For independent draws only the attribute ``khat`` is used.
+        Result of ``sample``. For independent draws (SVI, Laplace) only the quality of
+        the approximation, k-hat, is checked.
     names : sequence of str, optional
         Quantities of the posterior to check. Default: all.
 

@@ -115,17 +115,18 @@ def laplace_fit(
 
 @dataclass(frozen=True)
 class Laplace:
-    """Independent draws from a Gaussian at the posterior mode, with a diagnostic k-hat.
+    """Independent draws from a Gaussian approximation at the posterior mode.
 
     Parameters
     ----------
     max_steps : int, default=2000
         Maximum number of L-BFGS iterations in the search for the mode. Not used if the
-        estimator has computed the Gaussian.
+        Gaussian is given as ``start`` of ``sample``.
     khat : bool, default=True
-        Whether to compute k-hat. If k-hat is below 0.7, the draws are close to the
-        exact posterior, and importance weights can correct the difference. By default,
-        ``posterior_metric("prediction")`` does not report k-hat.
+        Whether to compute k-hat, a diagnostic of the approximation. If k-hat is below
+        0.7, the draws are close to the exact posterior, and importance weights can
+        correct the difference. By default, ``posterior_metric("prediction")`` of a
+        learner does not compute k-hat.
 
     Examples
     --------
@@ -152,7 +153,8 @@ class Laplace:
         """Draw ``n_chains * n_draws`` draws in one chain.
 
         ``posterior.start`` is the Gaussian to draw from, or a position at which the
-        search for the mode starts. The k-hat is NaN for fewer than 100 draws.
+        search for the mode starts. The diagnostic k-hat is NaN for fewer than 100
+        draws.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior

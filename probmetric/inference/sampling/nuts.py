@@ -41,19 +41,20 @@ class NUTS:
     Parameters
     ----------
     n_warmup : int, optional
-        Number of warm-up iterations. Default: 300 if the chains start from a Laplace
-        approximation (a Gaussian start), otherwise 1000.
+        Number of warm-up iterations. Default: 300 if the chains start from a Gaussian
+        approximation of the posterior, otherwise 1000.
     target_accept : float in (0, 1), default=0.8
-        Target of the mean acceptance probability. If draws diverge, a larger value
-        (0.95) makes the steps smaller.
+        Target of the mean acceptance probability. If draws diverge, use a larger value
+        (0.95), which makes the steps smaller.
     max_tree_depth : int, default=10
         Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
     adapt_mass : bool, default=True
-        Whether to adapt the mass matrix in warm-up. The covariance of a Gaussian start
-        is the initial inverse mass matrix (only its diagonal, unless ``dense_mass``).
+        Whether to adapt the mass matrix in warm-up. If the chains start from a Gaussian
+        approximation, its covariance is the initial inverse mass matrix. Without
+        ``dense_mass``, only the diagonal is used.
     dense_mass : bool, default=False
-        Whether the mass matrix is dense instead of diagonal. A dense matrix without
-        adaptation is faster if the posterior is nearly Gaussian. If the posterior is
+        Whether the mass matrix is dense instead of diagonal. If the posterior is nearly
+        Gaussian, a dense matrix without adaptation is faster. If the posterior is
         curved, as with triplets, a dense matrix is slower and draws may diverge.
     thin : int, default=1
         Number of iterations per draw. Only the last iteration is stored.
@@ -103,14 +104,22 @@ class NUTS:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from a posterior. Check the draws with ``warn_of_trouble``.
+        """Draw from a posterior, without a check of the draws.
 
-        Use module-level functions in ``posterior.target``, because the compiled kernel
-        is cached by target. With a Gaussian start, chains start at draws from the
-        Gaussian with twice its standard deviation, and without its correlations unless
-        ``dense_mass`` is True. With a position, chains start uniformly on (-2, 2).
-        Raises ValueError if the Gaussian is singular, no starting point has a finite
-        density and gradient, or ``checkpoint`` has blocks of another run.
+        Check them with ``warn_of_trouble``, as ``sample`` does. Define the functions in
+        ``posterior.target`` at module level, because the compiled kernel is cached by
+        target.
+
+        - If ``posterior.start`` is a Gaussian, chains start at draws from it with twice
+          its standard deviation. Correlations are ignored unless ``dense_mass`` is
+          True.
+        - If it is a position, chains start uniformly on (-2, 2).
+
+        Raises ValueError in three cases:
+
+        - The Gaussian is singular.
+        - No starting point of a chain has a finite density and gradient.
+        - ``checkpoint`` has blocks of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

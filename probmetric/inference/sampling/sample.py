@@ -106,17 +106,21 @@ def sample(
 ) -> xr.DataTree:
     """Sample the posterior of a model, exactly (NUTS) or approximately.
 
+    Each problem with the draws that ``sampling.diagnose`` detects causes a
+    ``SamplingWarning``.
+
     Parameters
     ----------
     model : callable or Target
-        NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``. If
-        the model has a function ``prepare``, it is first applied to the data.
+        NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target`` (a
+        log density). A function ``model.prepare``, if it exists, is first applied to
+        the data.
     data : pytree of arrays
         Data of the model, including the observations.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
         Sampler, or its name for default settings. NUTS is exact up to Monte Carlo
-        error. SVI and Laplace are approximations. SVI and Laplace return independent
-        draws in one chain, with the diagnostic k-hat.
+        error. SVI and Laplace are approximations. They return independent draws in one
+        chain, with a diagnostic of the approximation (k-hat).
     seed : int, default=0
         Seed of the draws. The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
@@ -126,39 +130,44 @@ def sample(
         Keyword arguments of the model, such as ``learning_rate``. Only SVI supports
         ``batch``, the number of observations per step.
     prior, options : optional
-        ``prior`` is placed before ``args``. ``options`` are added to ``kwargs``.
+        More arguments of the model: ``prior`` is placed before ``args``, and
+        ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        Laplace approximation in unconstrained coordinates (``Gaussian``), or an
-        unconstrained position. A ``Target`` requires a start. NUTS scales the
-        coordinates by a Gaussian, and SVI whitens the coordinates. NUTS and SVI use
-        only the shapes of a position. Laplace draws from a Gaussian, and searches for
-        the mode from a position.
+        Start in unconstrained coordinates. It is required for a ``Target``.
+
+        - A ``Gaussian`` (Laplace approximation): NUTS scales the coordinates by it, SVI
+          whitens the coordinates of a ``Target``, and Laplace draws from it.
+        - A position: Laplace searches for the mode from it. NUTS and SVI use only its
+          shapes.
     n_draws : int, default=1000
+        Number of draws of each chain.
     n_chains : int, optional
         Number of chains. Default: 4 for NUTS, otherwise 1. SVI and Laplace return
         ``n_chains * n_draws`` draws in one chain.
     feature_names : sequence of str, optional
-        Labels along the axes ``feature`` and ``feature_bis``. Default: x0, x1, ...
+        Names of the features: labels along the axes ``feature`` and ``feature_bis``
+        (the second axis of a matrix). Default: x0, x1, ...
     dims : mapping of str to sequence of str, optional
         Names of the axes of each quantity, after chain and draw. Default: (feature,
-        feature_bis) for M, and (latent, feature) for W.
+        feature_bis) for a quantity ``M``, and (latent, feature) for ``W``.
     coords : mapping of str to sequence, optional
         Labels along other axes, for example ``{"group": ["a", "b"]}``.
     identified : sequence of str, optional
-        Quantities for which R-hat and effective sample sizes of NUTS are checked. Omit
-        quantities that are not identified. For example, a linear map W is identified
-        only up to rotation, and M = WᵀW is identified. Default: all.
+        Quantities for which R-hat and effective sample sizes of NUTS are checked.
+        Default: all. Omit quantities that are not identified. For example, a linear map
+        W is identified only up to rotation, and M = WᵀW is identified.
     log_likelihood : bool, default=False
-        Whether to store the log likelihood of every observation under every draw
-        (n_chains × n_draws × n_observations numbers), which ``loo`` requires. The
-        values ignore the learning rate and data weights. If the learning rate or a
-        weight is not 1, or if pairs share points, observations are not exchangeable.
-        The group then has a second variable ``power``, and ``az.loo`` raises an error.
-        Only for NumPyro models.
+        Whether to store the log likelihood of every observation under every draw, which
+        ``loo`` requires (n_chains × n_draws × n_observations numbers). The values
+        ignore the learning rate and data weights. Only for NumPyro models.
+
+        If the learning rate or a weight is not 1, or if pairs share points,
+        observations are not exchangeable. The group then has a second variable
+        ``power``, and ``az.loo`` raises an error.
     log_prior : bool, default=True
         Whether to store the log prior density of each site, and the log likelihood of
-        all data, under every draw. ``az.psense_summary`` requires both, and a
-        ``Target`` needs ``parts``.
+        all data, under every draw. ``az.psense_summary`` requires both. A ``Target``
+        needs ``parts`` for them.
     predictive : bool, default=False
         Whether to simulate observations under every draw, and store them as
         ``posterior_predictive``. This requires one more compilation, and as much memory
@@ -176,12 +185,14 @@ def sample(
     Returns
     -------
     DataTree
-        The groups are posterior, sample_stats (only NUTS, with ArviZ's names),
-        log_prior, log_likelihood, observed_data, constant_data, and on request
-        posterior_predictive, prior and prior_predictive. The attributes are versions,
-        seed, method, data hash, learning rate, sum of weights and model arguments.
-        ``sample`` issues a ``SamplingWarning`` for each problem that
-        ``sampling.diagnose`` detects.
+        Groups of draws and data, with ArviZ's names:
+
+        - ``posterior``, and ``sample_stats`` for NUTS.
+        - ``log_prior``, ``log_likelihood``, ``observed_data`` and ``constant_data``.
+        - On request ``posterior_predictive``, ``prior`` and ``prior_predictive``.
+
+        The attributes are versions, seed, method, data hash, learning rate, sum of
+        weights and model arguments.
 
     Examples
     --------

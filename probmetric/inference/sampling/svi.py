@@ -177,16 +177,19 @@ def _finish(
 
 @dataclass(frozen=True)
 class SVI:
-    """Independent draws from a variational guide, an approximation of the posterior.
+    """Independent draws from a variational approximation of the posterior.
+
+    The approximating distribution is called a *guide*. Use it for speed and for large
+    data (``batch`` of ``sample``), not as a reference.
 
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        A NumPyro guide with a density, one of ``svi.GUIDES``.
+        Name of a NumPyro guide with a density, one of ``svi.GUIDES``.
     n_steps : int, default=3000
-        Number of Adam steps, at least 20.
+        Number of steps of the optimizer Adam, at least 20.
     step_size : float, default=0.01
-        Step size of Adam, in unconstrained units.
+        Step size of Adam, in unconstrained coordinates.
     n_particles : int, default=4
         Number of draws used to estimate the evidence lower bound in each step.
 
@@ -217,10 +220,11 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to a target, and draw ``n_chains * n_draws`` ≥ 100 in one chain.
+        """Fit a guide (an approximation) to a target, and draw from the guide.
 
-        A Gaussian ``posterior.start`` whitens the coordinates of the guide. If it is a
-        position, only its shapes are used.
+        The ``n_chains * n_draws`` draws, at least 100, are in one chain. If
+        ``posterior.start`` is a Gaussian, it whitens the coordinates of the guide. If
+        it is a position, only its shapes are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -246,12 +250,13 @@ class SVI:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Fit a guide to the sites of a NumPyro model, and draw from the guide.
+        """Fit a guide (an approximation) to a NumPyro model, and draw from the guide.
 
-        ``kwargs`` may contain a subsample size (``batch``). ``full_kwargs`` are used
-        for the draws and the k-hat. The attributes are khat, guide and elbo (mean over
-        the last 5% of the steps). Raises ValueError for NaN, or for fewer than 100
-        draws, which are too few for the k-hat.
+        ``kwargs`` may contain a subsample size (``batch``) for the fit. ``full_kwargs``
+        are used for the draws and for k-hat, which measures the quality of the guide.
+        The attributes include k-hat, the guide and the evidence lower bound (mean over
+        the last 5% of the steps). Raises ValueError if the bound is not finite, or for
+        fewer than 100 draws, which are too few for k-hat.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs

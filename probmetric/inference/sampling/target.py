@@ -70,10 +70,10 @@ class Target(NamedTuple):
         arrays. Report identified quantities, because R-hat and effective sample sizes
         are computed from the result.
     parts : callable, optional
-        ``parts(position, data)`` computes the scalars (log prior by site, log
-        likelihood) for power scaling. The log prior is in the coordinates of the model,
-        without the Jacobian of the transformation to ``position``. The log likelihood
-        includes the learning rate and weights.
+        ``parts(position, data)`` computes two terms for power scaling: a dict with the
+        log prior of each site, and the log likelihood. The log prior is in the
+        coordinates of the model, without the Jacobian of the transformation to
+        ``position``. The log likelihood includes the learning rate and weights.
 
     Examples
     --------
@@ -91,12 +91,12 @@ class Target(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A Gaussian over positions: the Laplace approximation of a posterior.
+    """A Gaussian approximation of a posterior, in unconstrained coordinates.
 
     Attributes
     ----------
     mean : pytree of arrays
-        Mean, as a position.
+        Mean, as a position (a pytree of unconstrained arrays).
     factor : array of shape (k, m)
         Square root of the covariance: covariance = factor factorᵀ. Rows are in the
         order of ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if
@@ -113,10 +113,12 @@ class Posterior(NamedTuple):
     Attributes
     ----------
     target : Target
+        Log density, and the quantities to report.
     data : pytree of arrays
         Second argument of the functions of the target.
     start : Gaussian, or pytree of arrays
-        Laplace approximation, or a position.
+        Gaussian approximation of the posterior, or a position (a pytree of
+        unconstrained arrays).
 
     Examples
     --------
@@ -139,13 +141,14 @@ class Draws(NamedTuple):
     Attributes
     ----------
     values : dict of arrays of shape (n_chains, n_draws, ...)
-        Functionals of the target.
+        Quantities that the target reports.
     statistics : dict of arrays of shape (n_chains, n_draws)
         Statistics of the sampler. Empty for independent draws.
     attributes : dict
-        Method and settings. Approximations also have ``khat``.
+        Method and settings. Approximations also have ``khat``, a diagnostic of their
+        quality, unless it was not computed.
     log_prior : dict of arrays of shape (n_chains, n_draws)
-        Log prior by NumPyro site. Empty if the target has no ``parts``.
+        Log prior density of each NumPyro site. Empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
         Log likelihood of all data, with learning rate and weights.
 
