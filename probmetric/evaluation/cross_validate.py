@@ -126,7 +126,8 @@ def held_out(
     X : array-like of shape (n, d)
         Points.
     y : array-like of shape (n,)
-        Classes.
+        Classes. The only row of a class is a training row in every fold, and is never
+        predicted.
     n_neighbors : int, default=5
         As in ``KNeighborsClassifier``.
     n_folds : int, default=5
@@ -182,13 +183,13 @@ def held_out(
             fit_labels(clone(candidate), rows_of(X, rows), labels[rows])
         )
 
-    scores = {name: np.empty(len(codes)) for name in candidates}
+    scores: dict[str, list[np.ndarray]] = {name: [] for name in candidates}
     learners = {name: learner(candidate) for name, candidate in candidates.items()}
     folds = stratified_folds(codes, n_folds, seed)
     folds = progress_bar(folds, "held-out points", None, "fold")
     for stated in cross_validate(learners, X, labels, folds, n_neighbors=n_neighbors):
-        scores[stated.name][stated.rows] = np.log(stated.of_truth(labels)[1])
-    return _table(scores)
+        scores[stated.name].append(np.log(stated.of_truth(labels)[1]))
+    return _table({name: np.concatenate(found) for name, found in scores.items()})
 
 
 def _table(scores: Mapping[str, Float[np.ndarray, "n"]]) -> pd.DataFrame:
