@@ -139,6 +139,7 @@ def test_loo_is_refused_where_it_is_invalid():
     assert_refused(calls, "evaluation/loo_refused.txt")
 
 
+@pytest.mark.filterwarnings("ignore:y. class 3 has only one row")
 def test_held_out_is_the_score_of_each_fold_by_hand():
     """The only row of a fourth class trains every fold, and is never predicted."""
     X, y = load_iris(return_X_y=True)
