@@ -145,15 +145,16 @@ def test_held_out_is_the_score_of_each_fold_by_hand():
     X, y = load_iris(return_X_y=True)
     X, y = np.vstack([X, X[:1] + 9]), np.append(y, 3)
     table = pm.held_out({"lda": pm.PairLDA()}, X, y, n_folds=3, seed=1)
-    total = 0.0
+    scores = np.empty(0)
     folds = StratifiedKFold(3, shuffle=True, random_state=1)
     for train, test in folds.split(X[:150], y[:150]):
         train = np.append(train, 150)
         metric = pm.PairLDA().fit(X[train], y[train]).get_metric()
         votes = pm.KNeighborsClassifier(metric, 5).fit(X[train], y[train])
         P = votes.predict_proba(X[test])
-        total += np.log(P[np.arange(len(test)), y[test]]).sum()
-    np.testing.assert_allclose(table.loc["lda", "elpd"], total, rtol=1e-12)
+        scores = np.append(scores, np.log(P[np.arange(len(test)), y[test]]))
+    by_hand = scores.sum(), np.sqrt(150) * scores.std(ddof=1)
+    np.testing.assert_allclose(table.loc["lda", ["elpd", "se"]], by_hand, rtol=1e-12)
 
 
 def test_held_out_votes_are_averaged_where_there_are_draws():
