@@ -125,8 +125,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     calibration : {"auto", None}, default="auto"
         Calibration of log likelihood ratios (LR) after ``fit(X, groups=)``. "auto" fits
         an increasing function of the log LR to pairs of left-out sources, in five
-        folds. This function requires at least 20 sources with two or more rows. With n
-        such sources, also below 20, "auto" limits ``|log LR|`` to log(n + 1).
+        folds. This function requires at least five sources with two or more rows. With
+        n such sources, also below five, "auto" limits ``|log LR|`` to log(n + 1).
         Calibration does not change neighbors. Metrics of posterior draws use the same
         calibration. With None, and after fits to points, pairs or data on disk, the LR
         is not calibrated.
@@ -157,8 +157,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     The calibration is not computed in ``fit``, but at the first use of the log ratio
     (``pair_score``, ``same_probability``, ``get_metric``, ``metric_``). It takes five
-    fits, and is then stored. Use ``calibration=None`` if you only need neighbors or the
-    order of pairs. For equations see ``inference.two_stage.calibration``.
+    fits, or ten with fewer than 20 sources, and is then stored. Use
+    ``calibration=None`` if you only need neighbors or the order of pairs. For equations
+    see ``inference.two_stage.calibration``.
 
     ``sample`` draws near the fit, and does not explore other modes of the posterior.
     After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains mean,
