@@ -23,7 +23,8 @@ unequal   noise whose scale differs between sources (log-normal, sigma 0.7);
 both      noise as in t, and sources as in skew;
 bimodal   two clusters of sources.
 
-The form of the map was chosen on the first four populations with other seeds.
+The form of the map was chosen on the first four populations with other seeds, and the
+penalty on all populations with other seeds.
 """
 
 import argparse

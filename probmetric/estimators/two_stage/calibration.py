@@ -10,7 +10,7 @@ from probmetric.data.containers import Groups, Points
 from probmetric.data.hash import canonical_order
 from probmetric.inference.two_stage import choice
 from probmetric.inference.two_stage.calibration import (
-    FEWEST,
+    N_FOLDS,
     bound_only,
     fit_calibration,
     held_out_ratios,
@@ -81,14 +81,14 @@ def calibrate(recipe: Recipe) -> Calibration:
     """Return the calibration of a fit to sources (only a bound if sources are few)."""
     X, group = np.asarray(recipe.data.X), np.asarray(recipe.data.group)
     n = n_repeated(group)
-    if n < max(FEWEST, 2 * max(s["n_components"] for s in recipe.settings)):
+    if n < max(N_FOLDS, 2 * max(s["n_components"] for s in recipe.settings)):
         return bound_only(n)
     try:
         return fit_calibration(held_out_ratios(X, group, recipe.learn))
     except ValueError as error:  # The log ratios of a fold are not finite.
         warnings.warn(
-            "TwoStageMixture: the calibration failed, because a fit to four fifths "
-            f"of the sources failed ({error}). Likelihood ratios are limited in size, "
+            "TwoStageMixture: the calibration failed, because a fit without some of "
+            f"the sources failed ({error}). Likelihood ratios are limited in size, "
             "but are not calibrated. Use prior='default', or calibration=None.",
             stacklevel=3,
         )

@@ -1,22 +1,29 @@
 """Calibrate the log likelihood ratios of a two-stage mixture on left-out sources.
 
 Ratios of the model are too extreme if variation is not normal, or if there are few
-sources. Sources are divided into five folds. The model is fitted to four folds, and the
-pairs of rows within the fifth fold give held-out log ratios l. The logistic regression
-gives same-source and different-source pairs equal total weights (prior log odds 0), and
-fits
+sources. Sources are divided into five folds. The model is fitted without the sources of
+one fold, and the pairs of rows of these sources give held-out log ratios l. With fewer
+than ``FEW`` sources, a fold has few pairs of different sources, so two folds are left
+out at a time (ten fits). The parameters of
 
-    log LR = a + b₁ max(l', 0) + b₂ min(l', 0),   0 ≤ b₁, b₂ ≤ 2,                  (1)
+    log LR = a + b₁ max(l', 0) + b₂ min(l', 0),   b₁, b₂ ≥ 0,                      (1)
 
-where l' is l limited to [-L, L]. The calibrated ratio is also limited:
+where l' is l limited to [-L, L], minimize the penalized loss of logistic regression,
 
-    |log LR| ≤ L = log(n + 1),                                                     (2)
+    n Σ w log(1 + exp(∓ log LR)) + ½ (b₁ - 1)² + ½ (b₂ - 1)²,                      (2)
 
-with n sources. An error that did not occur for n sources may have a probability of
-about 1/(n + 1), so n sources support no larger ratio. Evidence for one source and
-evidence against one source have different slopes, because wrong tails make only one
-kind of evidence too strong. The largest slope keeps the fit finite if the pairs are
-separable. The references describe other bounds and shrunk ratios.
+with - for pairs of one source and + for other pairs. The weights w sum to ½ for each
+kind of pair (prior log odds 0). Pairs that share a source are dependent, so the loss is
+multiplied by the number of sources n, and not by the number of pairs. The penalty
+assumes slopes near those of the model. It is negligible for many sources, and keeps the
+slopes finite if the pairs are separable. The calibrated ratio is also limited:
+
+    |log LR| ≤ L = log(n + 1).                                                     (3)
+
+An error that did not occur for n sources may have a probability of about 1/(n + 1), so
+n sources support no larger ratio. Evidence for one source and evidence against one
+source have different slopes, because wrong tails make only one kind of evidence too
+strong. The references describe other bounds and shrunk ratios.
 
 References
 ----------
@@ -28,6 +35,7 @@ likelihood ratios/Bayes factors", Science & Justice 58, 2018.
 """
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -41,17 +49,16 @@ from probmetric.metric import PairSimilarity
 from probmetric.metric.pair_similarity import Calibration
 
 N_FOLDS = 5
+"""Number of folds. With fewer sources of two or more rows, only Eq. (3) is used."""
 
-FEWEST = 20
-"""Minimum number of sources with two or more rows for Eq. (1); otherwise only (2)."""
+FEW = 20
+"""With fewer sources of two or more rows, two folds are left out at a time."""
 
 MOST_ROWS = 4
 """Maximum number of scored rows per source, so that large sources do not dominate."""
 
 MOST_SOURCES = 200
-"""Maximum number of scored sources per fold."""
-
-STEEPEST = 2.0
+"""Maximum number of scored sources that are left out at a time."""
 
 
 class HeldOut(NamedTuple):
@@ -72,17 +79,19 @@ def held_out_ratios(
     group: Int[np.ndarray, "n"],
     learn: Callable[[Int[np.ndarray, "m"]], PairSimilarity],
 ) -> HeldOut:
-    """Return log ratios of pairs of rows within each fold of sources."""
+    """Return log ratios of pairs of rows of left-out sources."""
     order = canonical_order(X, group)
     fold = source_folds(group[order])
-    scored = [_few_rows(order[fold == k], group) for k in range(N_FOLDS)]
+    n_out = 2 if n_repeated(group) < FEW else 1
+    out = [np.isin(fold, folds) for folds in combinations(range(N_FOLDS), n_out)]
+    scored = [_few_rows(order[rows], group) for rows in out]
     size = max(map(len, scored))
     log_ratio: list[np.ndarray] = []
     same: list[np.ndarray] = []
     for k, rows in enumerate(scored):
         Z = pad_rows(X[rows], size)  # Folds of one shape share a compilation.
         i, j = np.triu_indices(len(rows), 1)
-        log_ratio.append(-np.asarray(learn(order[fold != k]).pairwise(Z, Z))[i, j])
+        log_ratio.append(-np.asarray(learn(order[~out[k]]).pairwise(Z, Z))[i, j])
         same.append(group[rows[i]] == group[rows[j]])
     n = len(np.unique(group[np.concatenate(scored)]))
     return HeldOut(np.concatenate(log_ratio), np.concatenate(same), n)
@@ -112,12 +121,12 @@ def _few_rows(
 
 
 def bound_only(n_sources: int) -> Calibration:
-    """Return the bound of Eq. (2) on the ratios of the model."""
+    """Return the bound of Eq. (3) on the ratios of the model."""
     return Calibration(0.0, 1.0, 1.0, bound=float(np.log(n_sources + 1)))
 
 
 def fit_calibration(pairs: HeldOut) -> Calibration:
-    """Fit Eqs. (1) and (2) to held-out same-source and different-source pairs."""
+    """Minimize Eq. (2) for held-out same-source and different-source pairs."""
     bound = float(np.log(pairs.n_sources + 1))
     limited = np.clip(pairs.log_ratio, -bound, bound)
     A = np.stack(
@@ -125,19 +134,21 @@ def fit_calibration(pairs: HeldOut) -> Calibration:
     )
     sign = np.where(pairs.same, 1.0, -1.0)
     weight = np.where(pairs.same, 0.5 / pairs.same.sum(), 0.5 / (~pairs.same).sum())
+    weight *= pairs.n_sources
+    start = np.array([0.0, 1.0, 1.0])
 
     def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
         eta = sign * (A @ theta)
-        gradient = -A.T @ (weight * sign * expit(-eta))
-        return float(weight @ np.logaddexp(0, -eta)), gradient
+        change = (theta - start) * [0.0, 1.0, 1.0]
+        value = weight @ np.logaddexp(0, -eta) + change @ change / 2
+        return float(value), change - A.T @ (weight * sign * expit(-eta))
 
-    slopes = (0.0, STEEPEST)
     end = minimize(
         loss,
-        np.array([0.0, 1.0, 1.0]),
+        start,
         jac=True,
         method="L-BFGS-B",
-        bounds=[(None, None), slopes, slopes],
+        bounds=[(None, None), (0.0, None), (0.0, None)],
         options={"ftol": 1e-15, "gtol": 1e-10},
     )
     return Calibration(*end.x.tolist(), bound=bound)

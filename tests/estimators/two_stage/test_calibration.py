@@ -80,10 +80,19 @@ def test_calibration_depends_neither_on_row_order_nor_on_units(model, data):
     np.testing.assert_allclose(other.calibration_, model.calibration_, rtol=1e-5)
 
 
-def test_few_sources_only_give_a_bound():
-    X, group = measurements(6)
+def test_fewer_than_five_sources_only_give_a_bound():
+    X, group = measurements(4)
     few = TwoStageMixture().fit(X, groups=group)
-    assert few.calibration_ == pytest.approx((0, 1, 1, np.log(7)))
+    assert few.calibration_ == pytest.approx((0, 1, 1, np.log(5)))
+
+
+def test_five_sources_are_calibrated():
+    X, group = measurements(5)
+    few = TwoStageMixture().fit(X, groups=group)
+    assert few.calibration_ != pytest.approx((0, 1, 1, np.log(6)), abs=0.01)
+    assert few.calibration_.bound == pytest.approx(np.log(6))
+    reverse = TwoStageMixture().fit(X[::-1], groups=group[::-1])
+    np.testing.assert_allclose(reverse.calibration_, few.calibration_, rtol=1e-5)
 
 
 def test_points_and_pairs_have_no_calibration(data, pairs):
