@@ -89,12 +89,12 @@ def _exponent(
 def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     """Define the generative model of shared units (NumPyro).
 
-    The NumPyro sites are the intercept ``b`` (), the heights ``theta`` (d, k) of the
-    I-splines, and ``y``. The deterministic site ``height`` (d,) is the total increase
-    of each curve.
-
     A unit is an individual, or a species for presence data. y is the number of shared
     units among ``trials`` units of two sites, or 0 or 1 without ``trials``.
+
+    The named variables (which NumPyro calls sites too) are the intercept ``b`` (), the
+    heights ``theta`` (d, k) of the I-splines, which add up to the curves, and ``y``.
+    The total increase ``height`` (d,) of each curve is computed from ``theta``.
 
     Examples
     --------

@@ -117,12 +117,17 @@ def point_effects(
 ) -> None:
     """Define the generative model of labels of pairs that share points (NumPyro).
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` (), the standard
-    deviation ``spread`` () of the effects, the standardized effects ``z`` (n,), and
-    ``y``. The deterministic sites are the matrix ``M`` (d, d) of the metric, the
-    typical intercept ``b``, and the intercepts ``b_point`` (n,) of the points.
-    ``b_new`` is the intercept of a pair of two new points. Each row of X is one point
-    and has one effect.
+    The intercept of a pair is -log P(same) at distance 0. Each row of X is one point,
+    whose effect changes the intercepts of its pairs. The named variables (NumPyro
+    sites) are:
+
+    * ``W`` (p, d), the linear map.
+    * ``log_b`` (), the log of the typical intercept b.
+    * ``spread`` () and ``z`` (n,): standard deviation of the effects, and standardized
+      effects.
+    * ``y``, the labels.
+    * Computed from the others: the matrix ``M`` (d, d) of the metric, and the
+      intercepts ``b``, ``b_point`` (n,) of the points and ``b_new`` of two new points.
 
     Examples
     --------

@@ -111,9 +111,8 @@ class TripletPrior(NamedTuple):
 
     An entry of W is normal around ``mean`` with standard deviation ``c``/√``lam``, and
     ``lam`` > 0. If the lapse rate is learned, ``lapse`` are the two parameters of its
-    beta prior. If R raters differ, ``spread`` (R,) is the prior standard deviation of
-    the log of a rater's sharpness before these logs are centered, repeated for each
-    rater.
+    beta prior. If R raters differ, ``spread`` (R,) repeats one number for each rater:
+    the prior standard deviation of the log of the sharpness, before centering.
     """
 
     mean: Float[Array, "p d"]
@@ -174,14 +173,15 @@ def triplet_comparisons(
 
     ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``y``, and the deterministic
-    metric ``M`` (d, d) = WᵀW. There are more sites in two cases:
+    The named variables (NumPyro sites) are the linear map ``W`` (p, d), the responses
+    ``y``, and the matrix ``M`` (d, d) = WᵀW of the metric. There are more in two cases:
 
-    * With ``prior.lapse`` the lapse rate is learned: ``logit_lapse`` () is its logit,
-      and the deterministic ``lapse_rate`` () replaces the argument.
-    * With ``prior.spread`` the R raters differ: ``effects`` (R-1,) are their
-      standardized effects, and the deterministic ``sharpness`` (R,) are factors of
-      their log odds. ``triplets.rater`` are then numbers 0..R-1.
+    * ``prior.lapse``: the lapse rate, the probability that a response ignores the
+      objects, is learned. ``logit_lapse`` () is its logit, and ``lapse_rate`` ()
+      replaces the argument.
+    * ``prior.spread``: the R raters differ, and ``triplets.rater`` are numbers 0..R-1.
+      ``effects`` (R-1,) are their standardized effects. ``sharpness`` (R,) are factors
+      of their log odds, computed from ``effects``.
 
     Examples
     --------
