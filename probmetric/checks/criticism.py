@@ -1,8 +1,7 @@
 """``check_model``: could the model have produced the data? One of three verdicts.
 
-``validate`` checks that formulas are right under a model and its prior. ``check_model``
-checks that the model fits the data. Statistics that the fit matches by construction,
-such as class means, are not compared. The parts are
+Statistics that the fit matches by construction, such as class means, are not compared.
+The parts are
 
 LCA             *prior*, *predictive* (labels by distance), *location* (labels by
                 place), and *calibration* (labels of held-out pairs);

@@ -1,11 +1,7 @@
 """``validate``: run checks against independent references, and report their verdicts.
 
-``validate`` runs the checks of a registered model, or any sequence of ``Check``s, for
-example of your own NumPyro model and closed form. Exact claims *agree*, *disagree* or
-are *inconclusive*, which is not a pass. Approximations are *within* or *outside* their
-bound.
-
-The result is a ``Validation`` with counts, a summary, an exit code, and tables.
+Exact claims *agree*, *disagree* or are *inconclusive*, which is not a pass.
+Approximations are *within* or *outside* their bound.
 """
 
 import time

@@ -14,15 +14,12 @@ units among m units is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
-This is the log link of LCA, but with a city-block distance of curves instead of a
-quadratic form. t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b,
-θ). θ and b have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
+t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b, θ). θ and b
+have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
 I_k(geographic distance), with the last row of θ and of the knots.
 
-s_f is identified up to a constant, and begins at 0. Its height Σ_k θ_fk is the effect
-of covariate f over its whole range, with the other covariates fixed. The units of a
-pair are not independent given t, and pairs share sites. The posterior under Eq. (3) is
-therefore too narrow, and ``inference.gdm`` resamples sites.
+The units of a pair are not independent given t, and pairs share sites. The posterior
+under Eq. (3) is therefore too narrow, and ``inference.gdm`` resamples sites.
 
 References
 ----------

@@ -12,10 +12,9 @@ The model, with g = 1..G and ``models.lca`` inside each group:
 b is common to all groups, because it describes the labels of identical points. If all
 distances of a group are larger, its W_g is larger.
 
-With ω = 0, the model is LCA with one metric. With ω → ∞, each group has a separate
-metric with a flat prior. ω is the prior standard deviation of an entry of W_g around W,
-in units of c, the size of W₀ = cI. At ω = 1/√p the term ωcE_gδ of W_gδ has the same
-root mean square length as W₀δ. E of a new group is drawn from its prior.
+With ω → ∞, each group has a separate metric with a flat prior. At ω = 1/√p the term
+ωcE_gδ of W_gδ has the same root mean square length as W₀δ, where W₀ = cI. E of a new
+group is drawn from its prior.
 """
 
 from typing import NamedTuple

@@ -12,9 +12,7 @@ n points and otherwise the assumptions of ``models.lca``:
     a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p},  δ the difference of the points.
 
 e^{-b_i} is P(same) of two copies of point i. Pairs are independent given the b_i. With
-the b_i integrated out, pairs that share a point are dependent. If ω = 0, the model is
-LCA. The b_i are log-normal, because t must be at least 0 for every pair. To first order
-in ω the a_i are N(0, (ωb/2)²).
+the b_i integrated out, pairs that share a point are dependent.
 
 The effects of two new points are integrated out separately:
 

@@ -25,14 +25,13 @@ If y is not 2, it has the log odds of the triplet, Eq. (3). All orders of the th
 objects give the same model.
 
 The scale of M is identified, because a difference of 1 in squared distance is log odds
-of 1. Consistent responses give a large M. W is identified only up to rotation. A
-*lapse* is a response that ignores the objects, with all alternatives equally probable.
-With lapse rate ε in [0, 1), the probability of a response is
+of 1. W is identified only up to rotation. A *lapse* is a response that ignores the
+objects, with all alternatives equally probable. With lapse rate ε in [0, 1), the
+probability of a response is
 
     P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
 
-If ε is 0, a random response to clearly different distances is an outlier, which
-decreases the scale of M. An unknown lapse rate has a prior, and is sampled as u,
+An unknown lapse rate has a prior, and is sampled as u,
 
     ε ~ Beta(α, β),        u = log(ε/(1 - ε)).                                     (6)
 
@@ -43,8 +42,7 @@ instead of D_k in Eq. (2), so s_r multiplies the log odds of Eq. (3). With contr
     log s_r = ω Σ_m B_rm z_m,        z_m ~ N(0, 1).                                (7)
 
 The geometric mean of all s_r is fixed at 1, because another value only changes the
-scale of M. M is the metric of a *typical* rater, with s = 1. Unlike a lapse, a small
-s_r gives errors mainly if distances are similar.
+scale of M. M is the metric of a *typical* rater, with s = 1.
 
 References
 ----------

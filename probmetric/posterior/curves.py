@@ -1,8 +1,4 @@
-"""The curves s_f of a spline metric, with limits from draws or from the jackknife.
-
-A curve s_f is identified up to a constant, and is set to 0 at the first knot. Limits
-are pointwise, not simultaneous.
-"""
+"""The curves s_f of a spline metric, with limits from draws or from the jackknife."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

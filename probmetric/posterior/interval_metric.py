@@ -1,17 +1,14 @@
 """A metric with intervals, from a fit and refits without some of the points.
 
-The intervals use no draws, so the same fit gives the same limits. A result is computed
-from the fit to all points, and its limits are computed from the spread of the refits
-(``jackknife``):
+The limits of a result are computed from the spread of the refits (``jackknife``):
 
     distance, ratio    exp(log value ± t √V)
     P(same)            log odds ± t √V, in (0, 1); each refit includes a refitted link
     dissimilarity      exp(log value ± t √V) if dissimilarities are ≥ 0,
                        otherwise value ± t √V
 
-The limits are for the *expected value over training samples of the same size*. The
-value for unlimited data may differ, because noise increases distances, and a learner
-shrinks distances.
+The limits are for the *expected value over training samples of the same size*. For
+unlimited data it may differ: noise increases distances, and learners shrink them.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -107,7 +107,7 @@ class NUTS:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from a posterior, without a check of the draws.
+        """Draw from a posterior, without the checks of ``sample``.
 
         Define the functions in ``posterior.target`` at module level, because the
         compiled kernel is cached by target.

@@ -1,9 +1,7 @@
 """Sample a model: NUTS, a variational guide, or the Laplace approximation.
 
-``sample`` accepts every NumPyro model (of the package or of a user) and every
-``Target`` (a log density of unconstrained arrays, such as LCA's pooled density). NUTS
-runs in blocks of one compiled kernel (``sampling.kernel``). A second fit with the same
-shapes compiles nothing, and a long run can be resumed.
+``sample`` accepts every NumPyro model and every ``Target`` (such as LCA's pooled
+density). A second fit with the same shapes compiles nothing.
 """
 
 import math
