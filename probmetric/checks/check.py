@@ -2,8 +2,7 @@
 
 ``probmetric validate`` and the contract tests only iterate over the ``Check``s of a
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset
-with dims chain, draw) or *ranks* (simulation-based calibration). ``judge`` compares
-both sides and returns a table with the same columns for all checks.
+with dims chain, draw) or *ranks* (simulation-based calibration).
 
 =============  ==========  ====================================================
 reference      estimate    verdict

@@ -28,8 +28,9 @@ def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
     """Estimate how well a model predicts new observations, by leave-one-out.
 
     The result (elpd) is the sum of log predictive densities of the observations, such
-    as labels of pairs. Each is predicted from all others, without refits (PSIS-LOO). To
-    compare learners by the classes of new points, use ``held_out`` instead.
+    as labels of pairs. Larger is better. Each observation is predicted from all others,
+    by importance sampling instead of refits (PSIS-LOO). To compare learners by the
+    classes of new points, use ``held_out`` instead.
 
     Parameters
     ----------

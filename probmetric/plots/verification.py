@@ -43,9 +43,9 @@ def det(
     equal variances.
 
     A dot marks the equal error rate of ``verification``. The dot may be a little below
-    the curve, because it is on the convex hull. Rates of 0 and 1 are drawn at 1/(2n)
-    and 1 - 1/(2n) for n pairs. There is no band, because pairs that share sources are
-    dependent. For intervals use ``verification_intervals``.
+    the curve, because it is on the convex hull of the curve. Rates of 0 and 1 are drawn
+    at 1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because pairs that share
+    sources are dependent. For intervals use ``verification_intervals``.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class IntervalMetric:
     -----
     In all methods, points A, B have shape (..., d), results have shape (...), and
     ``prob`` is the nominal coverage. Imagine the same fit to many new samples of the
-    same size. An interval is for the mean of their results. Limits are approximate,
+    same size. An interval is for the mean result of these fits. Limits are approximate,
     equal-tailed, and not simultaneous. They do not account for a wrong model or for
     points of another population. For coverage see Benchmarks: intervals.
 
@@ -303,8 +303,8 @@ def with_intervals(
     ----------
     learn : callable
         Function that fits a learner and returns its metric: ``learn(X, y)`` for arrays,
-        or ``learn(source)`` for a dataset on disk. It is called 53 times: once for all
-        points, and once without each quarter of 13 random divisions into quarters.
+        or ``learn(source)`` for a dataset on disk. It is called once for all points,
+        and 52 times without a quarter of them (13 random divisions into quarters).
     X, y : arrays of shape (n, d) and (n,)
         Labeled points. If a class has only one point, this point is never left out. X
         can also be a dataset on disk (``pm.open``, with or without labels), with
@@ -329,7 +329,7 @@ def with_intervals(
     Notes
     -----
     Imagine the same fit to many new samples of the same size. An interval is for the
-    mean of their distances. For coverage see Benchmarks: intervals. For ``LCA`` use
+    mean distance of these fits. For coverage see Benchmarks: intervals. For ``LCA`` use
     ``fit`` (with ``groups``) and ``posterior_metric("intervals")`` instead.
 
     Quarters are stratified by class. For a dataset on disk they are chosen by a hash of

@@ -1,7 +1,7 @@
 """Sample a model: NUTS, a variational guide, or the Laplace approximation.
 
-``sample`` accepts every NumPyro model and every ``Target`` (such as LCA's pooled
-density). A second fit with the same shapes compiles nothing.
+``sample`` accepts every NumPyro model and every ``Target``, such as LCA's pooled
+density.
 """
 
 import math
@@ -131,11 +131,12 @@ def sample(
         the likelihood in the package's models. Only SVI supports ``batch``, the number
         of observations per step.
     prior, options : optional
-        Names for arguments of the package's models: ``prior=p, args=a`` is the same as
-        ``args=(p, *a)``, and ``options`` are more ``kwargs``.
+        Also arguments of the model: ``prior=p, args=a`` is the same as ``args=(p,
+        *a)``, and ``options`` are more ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        Where the sampler starts. Required for a ``Target``. Parameters with bounds are
-        transformed to numbers without bounds, for example to logs.
+        Where the sampler starts. Default: chosen for a NumPyro model, required for a
+        ``Target``. Parameters with bounds are transformed to numbers without bounds,
+        for example to logs.
 
         - A ``Gaussian`` that approximates the posterior. NUTS starts near it, with its
           scales. Laplace draws from it. SVI uses it only for a ``Target``.

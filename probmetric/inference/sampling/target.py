@@ -74,7 +74,7 @@ class Target(NamedTuple):
         ``parts(position, data)`` computes two terms for ``az.psense_summary``: a dict
         with the log prior of each parameter, and the log likelihood. The log prior is
         in the coordinates of the model, without the Jacobian of the transformation to
-        ``position``. The log likelihood includes its power and data weights, if any.
+        ``position``. The log likelihood includes its power (learning rate) and weights.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class Draws(NamedTuple):
     log_prior : dict of arrays of shape (n_chains, n_draws)
         Log prior density of each parameter. Empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
-        Log likelihood of all data, with its power and data weights.
+        Log likelihood of all data, with its power (learning rate) and weights.
 
     Examples
     --------
