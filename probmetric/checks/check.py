@@ -65,7 +65,7 @@ class Problem[D]:
     prior : pytree of arrays, optional
         Prior of the model.
     options : mapping of str, optional
-        Settings by name, such as the learning rate or sizes.
+        Settings by name, such as ``learning_rate`` or sizes.
     """
 
     name: str

@@ -100,9 +100,11 @@ def compare(
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
-        Posterior means of parameters (or functions of parameters) by name, or draws of
-        another run. Draws must also satisfy ``rhat_max`` and ``ess_min``, and their
-        Monte Carlo error is used. Only names in the reference are compared.
+        Only names in the reference are compared.
+
+        - Posterior means of parameters, or of functions of parameters, by name.
+        - Draws of another run. They must also satisfy ``rhat_max`` and ``ess_min``, and
+          their Monte Carlo error is used.
     draws : Dataset or DataTree
         Draws with dims ``chain`` (at least 2) and ``draw`` (at least 4). A DataTree
         must have the group ``posterior``.

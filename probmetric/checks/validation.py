@@ -44,7 +44,7 @@ class Judgement(NamedTuple):
 
     @property
     def unreliable(self) -> bool:
-        """Whether an approximation is within its bound but its k-hat is too large."""
+        """Whether an approximation is within its bound but its k-hat is unreliable."""
         return bool(self.table.attrs.get("unreliable", False))
 
     @property
@@ -111,7 +111,7 @@ class Validation:
 
     @property
     def unreliable(self) -> int:
-        """Number of approximations within their bound with a k-hat of 0.7 or more."""
+        """Number of approximations within their bound with unreliable k-hat (≥ 0.7)."""
         return sum(j.unreliable and not j.names["control"] for j in self.judgements)
 
     @property
@@ -213,8 +213,9 @@ def validate(
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        Name (or ``ModelSpec``) of a model in ``pm.MODELS``, your own checks, or a
-        NumPyro model ``model(data)``, which is checked by ``sbc``.
+        - Name (or ``ModelSpec``) of a model in ``pm.MODELS``.
+        - Your own checks.
+        - A NumPyro model ``model(data)``, which is checked by ``sbc``.
     data : Problem, sequence of Problem, Labeled, or anything, optional
         Data to check on. A ``Problem`` also contains parameters and settings.
 

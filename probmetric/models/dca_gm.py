@@ -180,11 +180,14 @@ def dca_gm(
 ) -> None:
     """Define the generative model of class labels (NumPyro).
 
-    The named variables (NumPyro sites) are the projection ``A``, the logits
-    ``alpha_logit`` and ``beta_logit`` of class and component weights, the means ``mu``,
-    the Cholesky factors ``log_diag`` and ``off_diag``, and the classes ``y`` (n,).
-    Without ``batch``, ``J`` (d, d) is also computed: the Fisher information matrix of
-    the class probabilities, averaged over the points.
+    The named variables (NumPyro sites) are:
+
+    * ``A``, the projection.
+    * ``alpha_logit`` and ``beta_logit``, logits of class and component weights.
+    * ``mu``, the means, and ``log_diag`` and ``off_diag``, the Cholesky factors.
+    * ``y`` (n,), the classes.
+    * ``J`` (d, d), without ``batch``: the Fisher information matrix of the class
+      probabilities, averaged over the points.
 
     Parameters
     ----------

@@ -118,10 +118,12 @@ def gaussian_classes(
 ) -> None:
     """Define the generative model of labeled points (NumPyro).
 
-    The named variables (NumPyro sites) are the class weights ``weights`` (c,), the
-    class means ``mean`` (c, d), the Cholesky factors ``chol`` (c or 1, d, d) of the
-    covariances, ``y`` (n,) and ``x`` (n, d). For a diagonal covariance, ``variance``
-    (c, d) is sampled, and ``chol`` is computed from it.
+    The named variables (NumPyro sites) are:
+
+    * ``weights`` (c,) and ``mean`` (c, d), weights and means of the classes.
+    * ``chol`` (c or 1, d, d), Cholesky factors of the covariances. For a diagonal
+      covariance, ``chol`` is computed from ``variance`` (c, d).
+    * ``y`` (n,) and ``x`` (n, d), the classes and the points.
 
     Parameters
     ----------

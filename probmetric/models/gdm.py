@@ -89,9 +89,11 @@ def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     A unit is an individual, or a species for presence data. y is the number of shared
     units among ``trials`` units of two sites, or 0 or 1 without ``trials``.
 
-    The named variables (which NumPyro calls sites too) are the intercept ``b`` (), the
-    heights ``theta`` (d, k) of the I-splines, which add up to the curves, and ``y``.
-    The total increase ``height`` (d,) of each curve is computed from ``theta``.
+    The named variables (which NumPyro calls sites too) are ``y`` and:
+
+    * ``b`` (), the intercept.
+    * ``theta`` (d, k), heights of the I-splines, which add up to the curves.
+    * ``height`` (d,), the total increase of each curve, computed from ``theta``.
 
     Examples
     --------

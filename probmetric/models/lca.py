@@ -394,9 +394,9 @@ def lca(
     * ``log_b`` (), where b is -log P(same) of identical points.
     * ``y``, the labels.
     * ``lam``, if ``prior.lam`` is a Distribution.
-    * ``z`` and ``z_prime``, the latent positions of both points, with ``latent``.
-    * Computed from the others: the variance ``sigma2`` of the latent noise, the matrix
-      ``M`` (d, d) = WᵀW/(1 + 2σ²) of the metric, and ``b``.
+    * ``z`` and ``z_prime``, the noisy images of both points, with ``latent``.
+    * Computed from the others: the variance ``sigma2`` of the noise, the matrix ``M``
+      (d, d) = WᵀW/(1 + 2σ²) of the metric, and ``b``.
 
     Parameters
     ----------
@@ -406,8 +406,8 @@ def lca(
         ``lam`` of an LCAPrior can be a Distribution. A Distribution of (p, d) matrices
         is used as the prior of W, with the default prior of log b.
     latent : bool, default=False
-        Whether latent positions are sampled, instead of integrated out. Counts are then
-        not supported, because all judgments of a pair would share its positions.
+        Whether the noisy images are sampled, instead of integrated out. Counts are then
+        not supported, because all judgments of a pair would share its images.
     batch : int, optional
         Number of pairs in a random subsample, for SVI. Do not use ``batch`` with MCMC,
         which would use the same subsample in all iterations.
@@ -480,7 +480,7 @@ def _log_probability(params: LCAParams, A: Array, B: Array) -> Array:
 
 @numpy_in_numpy_out
 def identified(params: LCAParams) -> dict[str, Array]:
-    """Return the identified quantities: M (d, d) and b ()."""
+    """Return the quantities that the data determine: M (d, d) and b ()."""
     xp = _namespace(*params)
     W, sigma2 = params.W, xp.exp(params.log_sigma2)
     return {

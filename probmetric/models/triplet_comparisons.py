@@ -88,7 +88,7 @@ __all__ = [
 
 
 class TripletParams(NamedTuple):
-    """Linear map W (p, d), identified up to rotation, lapse rate, and raters.
+    """Linear map W (p, d), lapse rate, and sharpness of raters.
 
     ``lapse_rate`` is the learned probability that a response ignores the objects. It is
     None if this probability is an argument of the model. ``sharpness`` (R,) has a

@@ -189,7 +189,8 @@ def two_stage(
 
     * ``weights`` (k,) and ``means`` (k, d) of the components;
     * ``within`` and ``between`` (k, d, d), the covariances within and between sources,
-      if free; or ``covariances`` (k, d, d) and ``alpha`` () if proportional;
+      if ``covariance="free"``;
+    * ``covariances`` (k, d, d) and ``alpha`` (), if "proportional";
     * ``x_n`` (G_n, n·d) for every group size n: the instances of a group in one row;
     * ``representative_n`` (G_n, d) for every group size n, if ``latent``: the true
       value of each source;

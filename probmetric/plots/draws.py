@@ -52,8 +52,8 @@ def metric(
     Parameters
     ----------
     learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
-        Learner or metric with one matrix M, a ``PosteriorMetric``, or the result of
-        ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
+        Learner or metric with one matrix M, or draws: a ``PosteriorMetric``, or the
+        result of ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     axes : sequence of Axes, optional
         One axis for a learner or a metric, two axes for draws.
 

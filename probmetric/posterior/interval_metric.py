@@ -332,10 +332,10 @@ def with_intervals(
     mean distance of these fits. For coverage see Benchmarks: intervals. For ``LCA`` use
     ``fit`` (with ``groups``) and ``posterior_metric("intervals")`` instead.
 
-    Quarters are stratified by class. For a dataset on disk they are chosen by a hash of
-    the row number, so a refit may have no rows of a small class. Every fit then reads
-    all rows, and left-out rows have weight 0. ``LCA`` does not support weights of rows
-    on disk.
+    Quarters are stratified by class. For a dataset on disk, a hash of the row number
+    chooses them, so a refit may have no rows of a small class. Every fit then reads all
+    rows, and left-out rows have weight 0. ``LCA`` does not support weights of rows on
+    disk.
 
     Examples
     --------

@@ -6,9 +6,9 @@ Draws for ``purpose="intervals"`` vary as the fit varies under new data. They co
 the product-weight bootstrap, or from the model's posterior if pairs are independent.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
-coverage). Intervals from draws for prediction would be far too narrow. Intervals of
-entries of the matrix M are not available. M is biased upward near the boundary of the
-positive matrices, so intervals from any draws would have low coverage.
+coverage). Intervals of entries of the matrix M are not available. M is biased upward
+near the boundary of the positive matrices, so intervals from any draws would have low
+coverage.
 
 Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n numbers, and
 computes 16 draws at a time. Intervals need s times the number of pairs.

@@ -113,7 +113,8 @@ def sample(
         NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``, an
         object with a function for the log density.
     data : pytree of arrays
-        Data of the model, including the observations.
+        Data of the model, including the observations: an array, a tuple, a dict, or a
+        container of ``pm.data``.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
         Sampler, or its name for default settings.
 
@@ -168,10 +169,10 @@ def sample(
         If ``learning_rate`` or a weight is not 1, or if pairs share points,
         leave-one-out is not valid. ``loo`` and ``az.loo`` then raise an error.
     log_prior : bool, default=True
-        Whether to store the log likelihood of all data, and the log prior density of
-        each named variable (NumPyro sample site), under every draw.
-        ``az.psense_summary`` requires both. A ``Target`` must compute them by its
-        function ``parts``.
+        Whether to store two terms under every draw, which ``az.psense_summary``
+        requires: the log likelihood of all data, and the log prior density of each
+        named variable (NumPyro sample site). For a ``Target``, its function ``parts``
+        must compute them.
     predictive : bool, default=False
         Whether to simulate observations under every draw, and store them as
         ``posterior_predictive``. This requires one more compilation, and as much memory
