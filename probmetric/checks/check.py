@@ -2,8 +2,7 @@
 
 ``probmetric validate`` and the contract tests only iterate over the ``Check``s of a
 registered model. Both sides return *values* (a dict of arrays), *draws* (a Dataset
-with dims chain, draw) or *ranks* (simulation-based calibration). ``judge`` compares
-both sides and returns a table with the same columns for all checks.
+with dims chain, draw) or *ranks* (simulation-based calibration).
 
 =============  ==========  ====================================================
 reference      estimate    verdict
@@ -66,7 +65,7 @@ class Problem[D]:
     prior : pytree of arrays, optional
         Prior of the model.
     options : mapping of str, optional
-        Settings by name, such as the learning rate or sizes.
+        Settings by name, such as ``learning_rate`` or sizes.
     """
 
     name: str
@@ -92,16 +91,16 @@ class Check:
     """A claim to test: an estimate, its reference, and wrong versions that must fail.
 
     If estimate and reference agree, the claim is right for the tested problems, within
-    the tolerance. The wrong versions show that the check can fail.
+    the tolerance. The deliberately wrong versions show that the check can fail.
 
     Parameters
     ----------
     name : str
         The claim as a sentence: "the fit is a mode of the NumPyro density".
     kind : {"exact", "approximate"}
-        "exact" if the estimate should equal the reference, up to rounding or Monte
-        Carlo error. "approximate" if its distance from the reference should be at most
-        ``bound``.
+        - "exact": the estimate should equal the reference, up to rounding or Monte
+          Carlo error.
+        - "approximate": its distance from the reference should be at most ``bound``.
     reference : callable
         Function ``reference(problem)`` that computes the right values or draws for a
         ``Problem``, without the code under test. Use ``zero`` if all values must be
@@ -121,17 +120,19 @@ class Check:
     atol : float >= 0, default=0.0
         Absolute tolerance for values, added to the relative tolerance.
     bound : float > 0, optional
-        Required for an approximate check. For values it limits the error, relative to
-        the largest entry of the reference. For draws it limits the shift of each mean,
-        in posterior standard deviations (sd), and the log ratio of the two sd.
+        Limit for an approximate check, which requires it.
+
+        - values: limit of the error, relative to the largest entry of the reference.
+        - draws: limit of the shift of each mean, in posterior standard deviations (sd),
+          and of the log ratio of the two sd.
     tol : float > 0, default=0.1
         Shift of a mean, in posterior sd, that a check of draws must be able to detect.
         Otherwise the check is inconclusive.
     ess_min : float > 0, default=1000
-        Minimum effective sample size. With fewer effective draws the check is
-        inconclusive.
+        Minimum effective sample size of draws. Below it, the check is inconclusive.
     layer : {"algebra", "quadrature", "gradient", "sampling", "sbc"}, default="algebra"
-        Method that computes the reference, in order of cost.
+        Kind of computation of the reference, in order of cost: closed forms, numerical
+        integration, derivatives, sampling, or simulation-based calibration (sbc).
     slow : bool, default=False
         Whether ``validate(quick=True)`` skips the check.
 

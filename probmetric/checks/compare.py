@@ -94,15 +94,17 @@ def compare(
     """Compare a reference with the means of posterior draws, entry by entry.
 
     Only means are compared, so posteriors with equal means and different widths agree.
-    To compare more, add squares, indicators of quantiles or the log likelihood to the
-    reference and the draws.
+    To compare more, add squares, indicators (1 if a parameter is below a value) or the
+    log likelihood to the reference and the draws.
 
     Parameters
     ----------
     reference : mapping of str to array, or Dataset or DataTree of draws
-        Posterior means of parameters (or functions of parameters) by name, or draws of
-        another run. For draws, their Monte Carlo error, R-hat and effective sample size
-        are also used. Only names in the reference are compared.
+        Only names in the reference are compared.
+
+        - Posterior means of parameters, or of functions of parameters, by name.
+        - Draws of another run. They must also satisfy ``rhat_max`` and ``ess_min``, and
+          their Monte Carlo error is used.
     draws : Dataset or DataTree
         Draws with dims ``chain`` (at least 2) and ``draw`` (at least 4). A DataTree
         must have the group ``posterior``.
@@ -118,7 +120,8 @@ def compare(
         Shift, in posterior standard deviations, that must be detectable with
         probability ``power``. Otherwise an entry is inconclusive.
     rhat_max : float, default=1.01
-        Upper limit of R-hat. Above it an entry is inconclusive.
+        Upper limit of R-hat, which is near 1 if the chains agree. Above it an entry is
+        inconclusive.
     ess_min : float, default=1000
         Lower limit of the effective sample size of the mean. Below it an entry is
         inconclusive. Smaller limits increase the false-alarm rate of skewed quantities.
@@ -135,9 +138,8 @@ def compare(
         - ``verdict``: "agree", "disagree" or "inconclusive". Draws that do not vary
           must equal the reference up to a relative error of 1000 roundings.
 
-        The attributes are alpha, power, tol, m (number of tests that Holm's method
-        corrects for), z_crit (critical absolute value of z) and verdict (the most
-        severe).
+        The attributes are alpha, power, tol, m (number of tests), z_crit (critical
+        absolute value of z) and verdict (the most severe).
 
     Examples
     --------

@@ -1,8 +1,7 @@
 """``check_model``: could the model have produced the data? One of three verdicts.
 
-``validate`` checks that formulas are right under a model and its prior. ``check_model``
-checks that the model fits the data. Statistics that the fit matches by construction,
-such as class means, are not compared. The parts are
+Statistics that the fit matches by construction, such as class means, are not compared.
+The parts are
 
 LCA             *prior*, *predictive* (labels by distance), *location* (labels by
                 place), and *calibration* (labels of held-out pairs);
@@ -51,9 +50,10 @@ Word = Literal["adequate", "doubtful", "conflict"]
 class Finding(NamedTuple):
     """Result of one part of ``check_model``, such as "prior" or "tails".
 
-    ``statistic`` has ``p_value`` under the model. ``size`` is the difference between
-    model and data, and ``matters`` the smallest size that matters. ``bins`` are the
-    data of a figure, with columns at, observed, expected, low, high and pairs.
+    ``p_value`` is the p-value of ``statistic`` under the model. ``size`` is the
+    difference between model and data, and ``matters`` the smallest size that matters.
+    ``bins`` are the data of a figure, with columns at, observed, expected, low, high
+    and pairs.
     """
 
     part: str
@@ -160,21 +160,21 @@ def check_model(fit: Any, *, seed: int = 0) -> ModelVerdict:
     """Check a fitted model, or its draws, against its data.
 
     Use it before you trust a posterior: could the model have produced the data? The
-    check has several parts, such as "prior" and "predictive". For error rates and
+    check has several parts. For example, "prior" compares the parameters with their
+    prior, and "predictive" compares the data with simulated data. For error rates and
     detected misfits, see Benchmarks: model_verdict.
 
-    After a fit to class labels, pairs share points and are dependent. The bands of the
-    predictive checks allow for pairs with the same first point, but not for pairs that
-    share other points. The bands may therefore be too narrow.
+    After a fit to class labels, pairs share points and are dependent. Bands of
+    predictive checks may then be too narrow, because they allow only for dependence of
+    pairs with the same first point.
 
     Parameters
     ----------
     fit : estimator or DataTree
         Fitted learner, or its draws from any sampler, which have the same verdict.
 
-        - ``LCA``: the model of pairs is checked, with P(same) = exp(-(b + dist²/2)) as
-          the probability that a pair is *same*. P(same) that ``LCA`` computes from
-          class probabilities is not checked.
+        - ``LCA``: the model of pairs is checked, in which a pair is *same* with
+          probability exp(-(b + dist²/2)). Class probabilities are not checked.
         - ``GaussianClasses``, ``GLML``, ``LDA``, ``RCA``: Gaussian classes are checked.
           Rows with missing entries are ignored. The prior is not checked.
         - Draws of your own model, ``TwoStageMixture`` or ``DCAGM``. Use ``sample(...,

@@ -63,8 +63,8 @@ def uniformity(
         least this probability.
     tol : float, default=0.3
         Shift of all posterior means, in posterior standard deviations, that must be
-        detectable. With ten quantities, 0.3 requires 270 simulations and 0.25 requires
-        400.
+        detectable, otherwise the verdict is "inconclusive". With ten quantities, 0.3
+        requires 270 simulations and 0.25 requires 400.
 
     Returns
     -------
@@ -74,12 +74,12 @@ def uniformity(
         - "mean rank of q": ``estimate`` is the mean of (rank + ½)/(n_draws + 1).
         - "shape of ranks of q": ``estimate`` is the χ² statistic of binned ranks.
 
-        ``reference`` is the expected value. The other columns are z, p_holm (adjusted
-        p-value), detectable (smallest detectable shift) and verdict. A row is
-        "inconclusive" if there are too few simulations to detect ``tol``, or to expect
-        five ranks in a bin. The attributes are alpha, power, tol, m (number of tests
-        that Holm's method corrects for), n_simulations, n_needed (number of simulations
-        that is enough) and verdict (the most severe).
+        ``reference`` is the expected value. The other columns are z, p_holm (p-value,
+        adjusted for the number of tests), detectable (smallest detectable shift) and
+        verdict. A row is "inconclusive" if there are too few simulations to detect
+        ``tol``, or to expect five ranks in a bin. The attributes are alpha, power, tol,
+        m (number of tests), n_simulations, n_needed (number of simulations that is
+        enough) and verdict (the most severe).
 
     Examples
     --------

@@ -1,11 +1,7 @@
 """``validate``: run checks against independent references, and report their verdicts.
 
-``validate`` runs the checks of a registered model, or any sequence of ``Check``s, for
-example of your own NumPyro model and closed form. Exact claims *agree*, *disagree* or
-are *inconclusive*, which is not a pass. Approximations are *within* or *outside* their
-bound.
-
-The result is a ``Validation`` with counts, a summary, an exit code, and tables.
+Exact claims *agree*, *disagree* or are *inconclusive*, which is not a pass.
+Approximations are *within* or *outside* their bound.
 """
 
 import time
@@ -48,7 +44,7 @@ class Judgement(NamedTuple):
 
     @property
     def unreliable(self) -> bool:
-        """Whether an approximation is within its bound but its k-hat is too large."""
+        """Whether an approximation is within its bound but its k-hat is unreliable."""
         return bool(self.table.attrs.get("unreliable", False))
 
     @property
@@ -76,8 +72,8 @@ class Counts(NamedTuple):
 class Validation:
     """Result of ``validate``: a judgement for each problem and check.
 
-    ``name`` is the name of the model, or "checks". ``broken`` is True if negative
-    controls were judged instead of the claims.
+    ``name`` is the name of the model, or "checks". ``broken`` is True if deliberately
+    wrong claims (negative controls) were judged instead of the claims.
     """
 
     name: str
@@ -98,10 +94,10 @@ class Validation:
     def verdict(self) -> str:
         """The most severe verdict: "agree", "disagree" or "inconclusive".
 
-        For negative controls the verdict is "rejected" if all were rejected, otherwise
-        "missed". Without any claim the verdict is "inconclusive". An approximation
-        within its bound passes even if its diagnostic k-hat is 0.7 or more, because the
-        reference draws do not depend on the approximation.
+        For deliberately wrong claims it is "rejected" if all were rejected, otherwise
+        "missed". Without any claim it is "inconclusive". An approximation within its
+        bound passes even if its diagnostic k-hat is unreliable (0.7 or more), because
+        the reference draws do not depend on the approximation.
         """
         counts = self.counts
         if self.broken:
@@ -115,7 +111,7 @@ class Validation:
 
     @property
     def unreliable(self) -> int:
-        """Number of approximations within their bound with a k-hat of 0.7 or more."""
+        """Number of approximations within their bound with unreliable k-hat (≥ 0.7)."""
         return sum(j.unreliable and not j.names["control"] for j in self.judgements)
 
     @property
@@ -208,18 +204,18 @@ def validate(
     progress: bool | None = None,
     alpha: float = 0.01,
 ) -> Validation:
-    """Check every claim about a model against independent computations.
+    """Check that the formulas of a model agree with independent computations.
 
-    A claim, such as a formula in closed form, is compared with quadrature, automatic
-    differentiation or sampling. To see if a model fits data, use ``check_model``
-    instead.
+    Each claim, such as a formula in closed form, is compared with numerical
+    integration, automatic differentiation or sampling. To see if a model fits data, use
+    ``check_model`` instead.
 
     Parameters
     ----------
     model : str, ModelSpec, sequence of Check, or callable
-        Name (or ``ModelSpec``) of a model in ``pm.MODELS``, your own checks, or a
-        NumPyro model ``model(data)``. For a NumPyro model simulation-based calibration
-        (``sbc``) is used.
+        - Name (or ``ModelSpec``) of a model in ``pm.MODELS``.
+        - Your own checks.
+        - A NumPyro model ``model(data)``, which is checked by ``sbc``.
     data : Problem, sequence of Problem, Labeled, or anything, optional
         Data to check on. A ``Problem`` also contains parameters and settings.
 
@@ -232,22 +228,22 @@ def validate(
     quick : bool, default=False
         Whether to skip slow checks. The check of a NumPyro model is never skipped.
     break_ : bool, default=False
-        Whether to test negative controls (wrong versions of the claims) instead of the
-        claims. Each control should be rejected.
+        Whether to test deliberately wrong versions of the claims (negative controls)
+        instead of the claims. All should be rejected.
     seed : int, default=0
         Seed for the simulated problems.
     progress : bool, optional
         Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
-        Probability that any statistical test of this call rejects a right claim.
-        ``alpha`` is divided equally among the tests (Bonferroni). Within a test, Holm's
-        method corrects for the number of comparisons.
+        Probability that any statistical test of this call rejects a right claim. It is
+        corrected for the number of tests (Bonferroni) and of comparisons (Holm).
 
     Returns
     -------
     Validation
-        ``verdict`` is "agree", "disagree" or "inconclusive". ``summary()`` is a table
-        with a row for each problem and check.
+        ``summary()`` is a table with a row for each problem and check. ``verdict`` is
+        "agree", "disagree" or "inconclusive" (as with too few draws). With ``break_``
+        it is "rejected" or "missed".
 
     Examples
     --------

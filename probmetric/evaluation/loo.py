@@ -25,44 +25,46 @@ NEGLIGIBLE = 0.1
 
 
 def loo(draws: xr.DataTree, *, var_name: str | None = None) -> Any:
-    """Estimate the expected log predictive density (elpd) by leave-one-out (PSIS-LOO).
+    """Estimate how well a model predicts new observations, by leave-one-out.
 
-    Each observation of the model, such as the label of a pair, is predicted from the
-    other observations. To compare learners by the classes of new points, use
-    ``held_out`` instead.
+    The result (elpd) is the sum of log predictive densities of the observations, such
+    as labels of pairs. Larger is better. Each observation is predicted from all others,
+    by importance sampling instead of refits (PSIS-LOO). To compare learners by the
+    classes of new points, use ``held_out`` instead.
 
     Parameters
     ----------
     draws : DataTree
         Result of ``sample(..., method="nuts", log_likelihood=True)``. For
-        ``PointEffectsLCA`` an observation is a point with all its pairs, so each pair
-        is in two observations.
+        ``PointEffectsLCA``, all pairs of a point are left out together, once for each
+        point.
     var_name : str, optional
-        Name of the observed NumPyro site. Required if there are several.
+        Name of the observed variable (NumPyro sample site). Required if there are
+        several.
 
     Returns
     -------
     arviz.ELPDData
-        Estimate ``elpd``, its terms ``elpd_i`` (one for each observation) and
-        ``pareto_k``. A term is unreliable if its ``pareto_k`` is above ``good_k`` (0.7
-        or less). Use ``az.compare({"p = 1": loo(a), "p = 2": loo(b)})`` to compare
-        models on one dataset.
+        Estimate ``elpd`` and its terms ``elpd_i``, one for each observation.
+        ``pareto_k`` is a diagnostic of each term: above ``good_k`` the term is
+        unreliable. ``good_k`` is 0.7, or less for few draws. Use ``az.compare({"p = 1":
+        loo(a), "p = 2": loo(b)})`` to compare models on one dataset.
 
     Raises
     ------
     ValueError
         - If no log likelihood is stored.
         - If draws are from an approximation or the bootstrap.
-        - If the learning rate or a data weight is not 1.
-        - If pairs in ``Pairs`` share points, except for ``PointEffectsLCA``. Shared
-          points are *not* detected in your own models: do not use ``loo`` if two
-          observations share a point.
+        - If the learning rate (power of the likelihood) or a data weight is not 1.
+        - If pairs of a ``pm.Pairs`` dataset share points, except for
+          ``PointEffectsLCA``. Shared points are *not* detected in your own models: do
+          not use ``loo`` if two observations share a point.
 
     Notes
     -----
     ``loo`` warns if unreliable terms could change elpd by more than 0.1 standard
-    errors. The possible change of a term is the larger of two absolute values: the
-    term, and its difference from the in-sample log density.
+    errors. A term e could change by ``max(|e|, |e - s|)``, where s is the log density
+    of the observation if it is not left out.
 
     References
     ----------

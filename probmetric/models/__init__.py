@@ -17,7 +17,7 @@ Numbers in parentheses are the equations in the docstring of each file.
 ``dca_gm``             classes of a projected point (1)-(2).
 ``distributions``      NumPyro distributions of observations: weights, learning rate,
                        missing entries.
-``_sample``            sites that several models share.
+``_sample``            variables that several models share.
 """
 
 from probmetric._lazy import attach

@@ -120,7 +120,7 @@ def log_weight(params: DCAGMParams) -> Float[Array, "c k"]:
 
 @numpy_in_numpy_out
 def constrain(sites: DCAGMSites, present: Bool[Array, "c k"]) -> DCAGMParams:
-    """Map the unconstrained NumPyro sites to parameters."""
+    """Map the named variables of the model (NumPyro sites) to parameters."""
     return _constrained(sites, present)
 
 
@@ -147,7 +147,7 @@ _constrained = host_or_program(_params_of)
 
 @numpy_in_numpy_out
 def unconstrain(params: DCAGMParams) -> DCAGMSites:
-    """Map parameters to NumPyro sites; logits are centered (highest prior density)."""
+    """Map parameters to named variables, with centered logits (highest prior)."""
     return _unconstrained(params)
 
 
@@ -180,11 +180,14 @@ def dca_gm(
 ) -> None:
     """Define the generative model of class labels (NumPyro).
 
-    The NumPyro sites are the projection ``A``, the logits ``alpha_logit`` and
-    ``beta_logit`` of class and component weights, the means ``mu``, the Cholesky
-    factors ``log_diag`` and ``off_diag``, and the classes ``y`` (n,). Without ``batch``
-    there is a deterministic site ``J`` (d, d): the Fisher information matrix of the
-    class probabilities, averaged over the points.
+    The named variables (NumPyro sites) are:
+
+    * ``A``, the projection.
+    * ``alpha_logit`` and ``beta_logit``, logits of class and component weights.
+    * ``mu``, the means, and ``log_diag`` and ``off_diag``, the Cholesky factors.
+    * ``y`` (n,), the classes.
+    * ``J`` (d, d), without ``batch``: the Fisher information matrix of the class
+      probabilities, averaged over the points.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def _drawn(distribution: dist.Distribution, key: jax.Array) -> jax.Array:
 
 
 class ClassLabel(dist.Distribution):
-    """The class of a point, given log p(c), a data weight and a learning rate.
+    """The class of a point, given log p(c), data weight and power of the likelihood.
 
     ``log_prob`` is learning_rate · weight · log p(class). It is 0 for a point of weight
     zero, and NaN for an unknown class code. ``sample``, ``mean`` and ``variance``

@@ -118,9 +118,12 @@ def gaussian_classes(
 ) -> None:
     """Define the generative model of labeled points (NumPyro).
 
-    The NumPyro sites are ``weights`` (c,), ``mean`` (c, d), ``chol`` (c or 1, d, d),
-    ``y`` (n,) and ``x`` (n, d). For a diagonal covariance,
-    ``variance`` (c, d) is sampled instead of ``chol``, which is deterministic.
+    The named variables (NumPyro sites) are:
+
+    * ``weights`` (c,) and ``mean`` (c, d), weights and means of the classes.
+    * ``chol`` (c or 1, d, d), Cholesky factors of the covariances. For a diagonal
+      covariance, ``chol`` is computed from ``variance`` (c, d).
+    * ``y`` (n,) and ``x`` (n, d), the classes and the points.
 
     Parameters
     ----------
@@ -133,8 +136,8 @@ def gaussian_classes(
         One covariance matrix for each class (default), one for all classes, or
         independent features within a class.
     missing : bool, default=False
-        If True, NaN entries of X are integrated out (additional cost n d³). If False,
-        NaN entries make the density NaN.
+        Whether X has missing entries (NaN), which are then integrated out (additional
+        cost n d³). By default, NaN entries make the density NaN.
 
     Examples
     --------

@@ -14,15 +14,12 @@ units among m units is binomial:
 
     log p(y) = log C(m, y) - y t + (m - y) log(1 - e^{-t}).                         (3)
 
-This is the log link of LCA, but with a city-block distance of curves instead of a
-quadratic form. t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b,
-θ). θ and b have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
+t is linear in (b, θ), so the log likelihood, Eq. (3), is concave in (b, θ). θ and b
+have half-normal priors. With ``coordinates``, t also has the term Σ_k θ_Dk
 I_k(geographic distance), with the last row of θ and of the knots.
 
-s_f is identified up to a constant, and begins at 0. Its height Σ_k θ_fk is the effect
-of covariate f over its whole range, with the other covariates fixed. The units of a
-pair are not independent given t, and pairs share sites. The posterior under Eq. (3) is
-therefore too narrow, and ``inference.gdm`` resamples sites.
+The units of a pair are not independent given t, and pairs share sites. The posterior
+under Eq. (3) is therefore too narrow, and ``inference.gdm`` resamples sites.
 
 References
 ----------
@@ -89,12 +86,14 @@ def _exponent(
 def gdm(pairs: Pairs, prior: GDMPrior, *, learning_rate: Numeric = 1.0) -> None:
     """Define the generative model of shared units (NumPyro).
 
-    The NumPyro sites are the intercept ``b`` (), the heights ``theta`` (d, k) of the
-    I-splines, and ``y``. The deterministic site ``height`` (d,) is the total increase
-    of each curve.
-
     A unit is an individual, or a species for presence data. y is the number of shared
     units among ``trials`` units of two sites, or 0 or 1 without ``trials``.
+
+    The named variables (which NumPyro calls sites too) are ``y`` and:
+
+    * ``b`` (), the intercept.
+    * ``theta`` (d, k), heights of the I-splines, which add up to the curves.
+    * ``height`` (d,), the total increase of each curve, computed from ``theta``.
 
     Examples
     --------

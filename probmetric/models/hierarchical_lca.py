@@ -12,10 +12,9 @@ The model, with g = 1..G and ``models.lca`` inside each group:
 b is common to all groups, because it describes the labels of identical points. If all
 distances of a group are larger, its W_g is larger.
 
-With ω = 0, the model is LCA with one metric. With ω → ∞, each group has a separate
-metric with a flat prior. ω is the prior standard deviation of an entry of W_g around W,
-in units of c, the size of W₀ = cI. At ω = 1/√p the term ωcE_gδ of W_gδ has the same
-root mean square length as W₀δ. E of a new group is drawn from its prior.
+With ω → ∞, each group has a separate metric with a flat prior. At ω = 1/√p the term
+ωcE_gδ of W_gδ has the same root mean square length as W₀δ, where W₀ = cI. E of a new
+group is drawn from its prior.
 """
 
 from typing import NamedTuple
@@ -88,10 +87,15 @@ def hierarchical_lca(
 ) -> None:
     """Define the generative model of the labels of pairs in groups (NumPyro).
 
-    The NumPyro sites are the common map ``W`` (p, d), ``log_b`` (), ``y``, and the
-    effects of groups: their standard deviation ``spread`` (), and the standardized
-    effects ``E`` (G, p, d). The deterministic sites are the matrix ``M`` (d, d) of the
-    common metric, ``M_group`` (G, d, d) of the groups, and the intercept ``b``.
+    The named variables (NumPyro sites) are:
+
+    * ``W`` (p, d), the common linear map.
+    * ``log_b`` (), the log of the intercept b = -log P(same) of identical points.
+    * ``spread`` () and ``E`` (G, p, d): the map of group g is W + ``spread`` · c · E_g,
+      where c is ``prior.common.c``.
+    * ``y``, the labels.
+    * Computed from the others: the matrices ``M`` (d, d) of the common metric and
+      ``M_group`` (G, d, d) of the groups, and ``b``.
 
     Parameters
     ----------
@@ -99,8 +103,8 @@ def hierarchical_lca(
         ``anchor`` is the group of each pair, 0..G-1.
     prior : HierarchicalLCAPrior
     n_groups : int
-        Number G of groups. A group without pairs is a new group, whose effects are
-        drawn from the prior.
+        Number G of groups. A group without pairs is a new group: its map is drawn from
+        the distribution of maps around W.
 
     Examples
     --------

@@ -83,14 +83,13 @@ class LCAPrior(NamedTuple):
     ``b_shape`` and rate ``b_rate``. P(same) of identical points is e^{-b}. By default,
     this probability is uniform on (0, 1). With ``b_rate=r`` it is Beta(r, 1).
 
-    ``lam=0`` is a flat, improper prior of W, and ``b_shape=b_rate=0`` is a flat prior
-    of log b. With both flat priors, the fit is maximum likelihood. With equal ``lam``,
-    the prior is weaker for larger p: if ``mean`` is cI, the prior mean of ‖Wδ‖² is
+    ``lam=0`` is a flat prior of W, and ``b_shape=b_rate=0`` is a flat prior of log b.
+    With both flat priors, the fit is maximum likelihood. With equal ``lam``, the prior
+    is weaker for larger p: if ``mean`` is cI, the prior mean of ‖Wδ‖² is
     (1 + p/lam) c²‖δ‖² for a difference δ of two points.
 
-    Estimators set ``mean`` and ``c`` from the labeled pairs (empirical Bayes, which
-    uses the data twice). For simulations and prior predictive checks, set ``mean`` and
-    ``c`` without the data.
+    Estimators set ``mean`` and ``c`` from the labeled pairs, which uses the data twice.
+    For simulations from the prior, set ``mean`` and ``c`` without the data.
     """
 
     mean: Float[Array, "p d"]
@@ -158,6 +157,7 @@ def weakest_axis(
 ) -> Float[Array, " p"]:
     """Return u (p,), the axis of WW₀ᵀ along which W is closest to its mirror image.
 
+    Any other axis is valid too, but chains then mix less well.
     With H = I - 2uuᵀ, the log prior density at HW is lower than at W by 2λ/c² uᵀWW₀ᵀu.
     """
     C = W @ mean.T
@@ -167,14 +167,14 @@ def weakest_axis(
 def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
     """Return a symmetric prior of W, so that MCMC chains agree on the metric.
 
+    Use it to sample ``lca`` with other samplers. ``pm.sample`` uses it automatically.
+
     The prior is ½ p(W) + ½ p(HW). W (p, d) is the linear map, p the density under
     ``prior``, and H a reflection. W and HW have the same likelihood, but different
     prior densities. The posterior under ``prior`` therefore has two modes with
     different metrics. If W has fewer rows than columns, no sampler moves between them.
-
-    The mixture gives *the same posterior distribution* of the metric and of b. Its two
-    modes are mirror images, so chains at either mode agree. Use it to sample ``lca``
-    with other samplers. ``pm.sample`` uses it automatically.
+    The symmetric prior gives *the same posterior distribution* of the metric and of b.
+    Its two modes are mirror images, so chains at either mode agree.
 
     Parameters
     ----------
@@ -182,8 +182,7 @@ def mirrored(prior: LCAPrior, W: Float[Array, "p d"]) -> dist.Distribution:
         Prior of W with ``lam`` > 0. The prior of b is the default.
     W : array of shape (p, d)
         Posterior mode of W. H reflects W along the axis on which W is closest to its
-        mirror image. Any other fixed reflection is valid too, but chains then mix less
-        well.
+        mirror image.
 
     Returns
     -------
@@ -389,22 +388,26 @@ def lca(
 ) -> None:
     """Define the generative model of pair labels (NumPyro).
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` () and ``y``. b is
-    -log P(same) of identical points. The site ``lam`` exists if ``prior.lam`` is a
-    Distribution. With ``latent`` there are sites ``z`` and ``z_prime``: the latent
-    positions of both points. The deterministic sites are the variance ``sigma2`` of the
-    latent noise, the metric ``M`` (d, d) = WᵀW/(1 + 2σ²), and ``b``.
+    The named variables (NumPyro sites) are:
+
+    * ``W`` (p, d), the linear map.
+    * ``log_b`` (), where b is -log P(same) of identical points.
+    * ``y``, the labels.
+    * ``lam``, if ``prior.lam`` is a Distribution.
+    * ``z`` and ``z_prime``, the noisy images of both points, with ``latent``.
+    * Computed from the others: the variance ``sigma2`` of the noise, the matrix ``M``
+      (d, d) = WᵀW/(1 + 2σ²) of the metric, and ``b``.
 
     Parameters
     ----------
     pairs : Pairs
         The distribution of y is ``Coincidence``, or binomial if there are ``trials``.
     prior : LCAPrior or Distribution
-        ``lam`` of an LCAPrior can be a Distribution. A Distribution of event shape (p,
-        d) is used as the prior of W, with the default prior of log b.
+        ``lam`` of an LCAPrior can be a Distribution. A Distribution of (p, d) matrices
+        is used as the prior of W, with the default prior of log b.
     latent : bool, default=False
-        Whether latent positions are sampled, instead of integrated out. Counts are then
-        not supported, because all judgments of a pair would share its positions.
+        Whether the noisy images are sampled, instead of integrated out. Counts are then
+        not supported, because all judgments of a pair would share its images.
     batch : int, optional
         Number of pairs in a random subsample, for SVI. Do not use ``batch`` with MCMC,
         which would use the same subsample in all iterations.
@@ -477,7 +480,7 @@ def _log_probability(params: LCAParams, A: Array, B: Array) -> Array:
 
 @numpy_in_numpy_out
 def identified(params: LCAParams) -> dict[str, Array]:
-    """Return the identified quantities: M (d, d) and b ()."""
+    """Return the quantities that the data determine: M (d, d) and b ()."""
     xp = _namespace(*params)
     W, sigma2 = params.W, xp.exp(params.log_sigma2)
     return {

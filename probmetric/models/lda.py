@@ -32,7 +32,7 @@ class LDAParams(NamedTuple):
     ----------
     factor : array of shape (k, d)
         Discriminant directions in rows, in decreasing order of ``eigenvalues``. The
-        sign of a row is not identified. The matrix of the metric is factorᵀ factor.
+        sign of a row is arbitrary. The matrix of the metric is factorᵀ factor.
     eigenvalues : array of shape (k,)
         Ratio ≥ 0 of the between-class to the within-class variance along each row of
         ``factor``.

@@ -12,9 +12,7 @@ n points and otherwise the assumptions of ``models.lca``:
     a_i = (b_i - b)/2,  D = ‖Wδ‖²/τ²,  τ² = e^{2b/p},  δ the difference of the points.
 
 e^{-b_i} is P(same) of two copies of point i. Pairs are independent given the b_i. With
-the b_i integrated out, pairs that share a point are dependent. If ω = 0, the model is
-LCA. The b_i are log-normal, because t must be at least 0 for every pair. To first order
-in ω the a_i are N(0, (ωb/2)²).
+the b_i integrated out, pairs that share a point are dependent.
 
 The effects of two new points are integrated out separately:
 
@@ -117,12 +115,17 @@ def point_effects(
 ) -> None:
     """Define the generative model of labels of pairs that share points (NumPyro).
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``log_b`` (), the standard
-    deviation ``spread`` () of the effects, the standardized effects ``z`` (n,), and
-    ``y``. The deterministic sites are the matrix ``M`` (d, d) of the metric, the
-    typical intercept ``b``, and the intercepts ``b_point`` (n,) of the points.
-    ``b_new`` is the intercept of a pair of two new points. Each row of X is one point
-    and has one effect.
+    The intercept of a pair is -log P(same) at distance 0. Each row of X is one point,
+    whose effect changes the intercepts of its pairs. The named variables (NumPyro
+    sites) are:
+
+    * ``W`` (p, d), the linear map.
+    * ``log_b`` (), the log of the typical intercept b.
+    * ``spread`` () and ``z`` (n,): standard deviation of the effects, and standardized
+      effects.
+    * ``y``, the labels.
+    * Computed from the others: the matrix ``M`` (d, d) of the metric, and the
+      intercepts ``b``, ``b_point`` (n,) of the points and ``b_new`` of two new points.
 
     Examples
     --------

@@ -25,14 +25,13 @@ If y is not 2, it has the log odds of the triplet, Eq. (3). All orders of the th
 objects give the same model.
 
 The scale of M is identified, because a difference of 1 in squared distance is log odds
-of 1. Consistent responses give a large M. W is identified only up to rotation. A
-*lapse* is a response that ignores the objects, with all alternatives equally probable.
-With lapse rate ε in [0, 1), the probability of a response is
+of 1. W is identified only up to rotation. A *lapse* is a response that ignores the
+objects, with all alternatives equally probable. With lapse rate ε in [0, 1), the
+probability of a response is
 
     P*(y = k) = (1 - ε) P(y = k) + ε/K.                                            (5)
 
-If ε is 0, a random response to clearly different distances is an outlier, which
-decreases the scale of M. An unknown lapse rate has a prior, and is sampled as u,
+An unknown lapse rate has a prior, and is sampled as u,
 
     ε ~ Beta(α, β),        u = log(ε/(1 - ε)).                                     (6)
 
@@ -43,8 +42,7 @@ instead of D_k in Eq. (2), so s_r multiplies the log odds of Eq. (3). With contr
     log s_r = ω Σ_m B_rm z_m,        z_m ~ N(0, 1).                                (7)
 
 The geometric mean of all s_r is fixed at 1, because another value only changes the
-scale of M. M is the metric of a *typical* rater, with s = 1. Unlike a lapse, a small
-s_r gives errors mainly if distances are similar.
+scale of M. M is the metric of a *typical* rater, with s = 1.
 
 References
 ----------
@@ -90,7 +88,7 @@ __all__ = [
 
 
 class TripletParams(NamedTuple):
-    """Linear map W (p, d), identified up to rotation, lapse rate, and raters.
+    """Linear map W (p, d), lapse rate, and sharpness of raters.
 
     ``lapse_rate`` is the learned probability that a response ignores the objects. It is
     None if this probability is an argument of the model. ``sharpness`` (R,) has a
@@ -111,9 +109,8 @@ class TripletPrior(NamedTuple):
 
     An entry of W is normal around ``mean`` with standard deviation ``c``/√``lam``, and
     ``lam`` > 0. If the lapse rate is learned, ``lapse`` are the two parameters of its
-    beta prior. If R raters differ, ``spread`` (R,) is the prior standard deviation of
-    the log of a rater's sharpness before these logs are centered, repeated for each
-    rater.
+    beta prior. If R raters differ, ``spread`` (R,) repeats one number for each rater:
+    the prior standard deviation of the log of the sharpness, before centering.
     """
 
     mean: Float[Array, "p d"]
@@ -174,14 +171,15 @@ def triplet_comparisons(
 
     ``OddOneOut`` triplets have responses y in {0, 1, 2}, otherwise y is in {0, 1}.
 
-    The NumPyro sites are the linear map ``W`` (p, d), ``y``, and the deterministic
-    metric ``M`` (d, d) = WᵀW. There are more sites in two cases:
+    The named variables (NumPyro sites) are the linear map ``W`` (p, d), the responses
+    ``y``, and the matrix ``M`` (d, d) = WᵀW of the metric. There are more in two cases:
 
-    * With ``prior.lapse`` the lapse rate is learned: ``logit_lapse`` () is its logit,
-      and the deterministic ``lapse_rate`` () replaces the argument.
-    * With ``prior.spread`` the R raters differ: ``effects`` (R-1,) are their
-      standardized effects, and the deterministic ``sharpness`` (R,) are factors of
-      their log odds. ``triplets.rater`` are then numbers 0..R-1.
+    * ``prior.lapse``: the lapse rate, the probability that a response ignores the
+      objects, is learned. ``logit_lapse`` () is its logit, and ``lapse_rate`` ()
+      replaces the argument.
+    * ``prior.spread``: the R raters differ, and ``triplets.rater`` are numbers 0..R-1.
+      ``effects`` (R-1,) are their standardized effects. ``sharpness`` (R,) are factors
+      of their log odds, computed from ``effects``.
 
     Examples
     --------

@@ -184,16 +184,18 @@ def two_stage(
 ) -> None:
     """Define the generative model of instances grouped by source (NumPyro).
 
-    The NumPyro sites are:
+    Instances are repeated measurements of a source. The named variables (NumPyro sites)
+    are:
 
-    * ``weights`` (k,) and ``means`` (k, d);
-    * ``within`` and ``between`` (k, d, d) if free, or ``covariances`` (k, d, d) and
-      ``alpha`` () if proportional;
+    * ``weights`` (k,) and ``means`` (k, d) of the components;
+    * ``within`` and ``between`` (k, d, d), the covariances within and between sources,
+      if ``covariance="free"``;
+    * ``covariances`` (k, d, d) and ``alpha`` (), if "proportional";
     * ``x_n`` (G_n, n·d) for every group size n: the instances of a group in one row;
     * ``representative_n`` (G_n, d) for every group size n, if ``latent``: the true
       value of each source;
-    * ``mean``, ``within_average`` and ``covariance_total``: deterministic, and
-      independent of the order of components.
+    * ``mean``, ``within_average`` and ``covariance_total``: computed from the others,
+      and independent of the order of components.
 
     Parameters
     ----------
@@ -202,7 +204,7 @@ def two_stage(
         ``jit``, pass ``two_stage.prepare(data)``, because array shapes depend on group
         sizes.
     prior : TwoStagePrior or None
-        None is a flat, improper prior (maximum likelihood).
+        None is a flat prior (maximum likelihood).
     n_components : int
         Number k ≥ 1 of components.
     covariance : {"free", "proportional"}, default="free"
@@ -255,7 +257,7 @@ two_stage.prepare = stack  # pyright: ignore[reportFunctionMemberAccess]
 
 @numpy_in_numpy_out
 def invariant(params: TwoStageParams) -> dict[str, Array]:
-    """Return functionals that do not depend on the labels of the components.
+    """Return quantities that do not depend on the order of the components.
 
     ``mean`` Σ c_k μ_k (d,), ``within_average`` Σ c_k W_k (d, d) and
     ``covariance_total`` (d, d), the covariance of one instance.

@@ -43,11 +43,13 @@ def agreement(
 ) -> Figure:
     """Draw the result of ``compare``: z of each quantity, and the detectable shift.
 
-    The left panel shows z, the difference divided by its Monte Carlo error. Dashed
-    lines are critical values at the family-wise error rate. The right panel shows the
-    smallest shift, in posterior standard deviations, that the comparison can detect. A
-    quantity is inconclusive if this shift exceeds the tolerance. Infinite values are
-    drawn at the edge, and constants (without z) at 0 if they agree, else at the edge.
+    The left panel shows z, the difference between reference and draws divided by its
+    Monte Carlo error. Dashed lines are critical values that allow for the number of
+    quantities. The right panel shows the smallest shift, in posterior standard
+    deviations, that the comparison can detect. A quantity is inconclusive if this shift
+    exceeds the tolerance (dashed).
+    Infinite values are drawn at the edge. Constants have no z: they are drawn at 0 if
+    they agree, otherwise at the edge.
 
     Parameters
     ----------
@@ -160,16 +162,16 @@ def predictive_check(
     """Draw observed and simulated fractions of *same* pairs, by distance.
 
     Use this figure to see if the model could have produced the labels of the pairs.
-    Labels are simulated under each draw. 95% of the simulated curves are inside the
-    band at all distances. If the model is right, the observed curve is inside with a
-    probability above 95%, because the same data were used for the fit. ``check_model``
-    corrects the probability by refits.
+    Labels are simulated under each posterior draw. 95% of the simulated curves are
+    inside the band at all distances. If the model is right, the observed curve is
+    inside with a probability above 95%, because the model was fitted to the same data.
+    ``check_model`` corrects the probability by refits.
 
     Parameters
     ----------
     draws : DataTree or Dataset
-        Posterior draws of ``M`` and ``b``. P(same) of two points with difference δ is
-        exp(-(b + ½ δᵀMδ)).
+        Posterior draws of ``M`` and ``b``, as from ``sample``. The probability that two
+        points with difference δ are *same* is exp(-(b + ½ δᵀMδ)).
     pairs : Pairs
         Observed pairs with labels ``y``, or with counts of judgments.
     prior : DataTree or Dataset, optional
@@ -261,10 +263,10 @@ def calibration(
 ) -> Figure:
     """Draw a calibration curve: observed frequency against predicted probability.
 
-    The curve of calibrated probabilities is near the diagonal. Bars are 95% Wilson
-    intervals of the frequency. Bars and bands assume independent outcomes, and are too
-    narrow for pairs that share points. Up to 64 curves have different colors and
-    markers.
+    The curve of calibrated probabilities is near the diagonal. Bars are 95% confidence
+    intervals of the frequency (Wilson). Bars and bands assume independent outcomes, and
+    are too narrow for pairs that share points. Up to 64 curves have different colors
+    and markers.
 
     Parameters
     ----------
@@ -347,11 +349,12 @@ def calibration(
 
 @styled
 def model_check(verdict: Any, *, axes: Panels | None = None) -> Figure:
-    """Draw observed and predicted frequencies of ``check_model`` in bins.
+    """Draw the result of ``check_model`` for pairs: fractions of *same* pairs.
 
-    A panel shows observed frequencies, predicted frequencies and a 95% band. If the
-    model is right, the observed curve is inside the band, in all bins, with probability
-    95%. ``verdict`` is the result of ``check_model`` for pairs.
+    Each panel shows the observed and the predicted fraction of *same* pairs, in bins of
+    the distance or of the predicted probability. If the model is right, the observed
+    fractions are inside the band, in all bins, with probability 95%. ``verdict`` is the
+    result of ``check_model``.
 
     Examples
     --------
@@ -393,10 +396,10 @@ def sbc(found: Any) -> Figure:
 
     The rank of a quantity is the number of posterior draws below its true value. Over
     simulated data sets, ranks are uniform if the sampler is right. Each line is the
-    empirical distribution function of the ranks of one quantity, minus the uniform
-    distribution function. If the sampler is right, the line is inside the band with
-    probability 99% at each rank. Quantities with the verdict *disagree* in
-    ``found.table`` are red. Negative controls (``found.controls``) are not drawn.
+    cumulative distribution of the ranks of one quantity, minus the uniform one. If the
+    sampler is right, the line is inside the band with probability 99% at each rank.
+    Quantities with the verdict *disagree* in ``found.table`` are red. Results for
+    deliberately wrong posteriors (``found.controls``) are not drawn.
 
     Examples
     --------

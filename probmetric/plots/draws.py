@@ -44,16 +44,16 @@ def metric(
 ) -> Figure:
     """Draw the matrix M of a metric as a heat map, or mean and sd of M over draws.
 
-    For a learner that standardizes, and for draws that store the points, entries are
-    multiplied by the standard deviations of both features. Otherwise entries are in
-    input units. Do not use standard deviations over draws to make intervals, because
-    intervals of entries are not calibrated.
+    Each entry is multiplied by the standard deviations of its two features. These are
+    known for a learner that standardizes, and for draws that store the points.
+    Otherwise entries are in input units. Do not use standard deviations over draws to
+    make intervals, because intervals of entries are not calibrated.
 
     Parameters
     ----------
     learned : estimator, Mahalanobis, PosteriorMetric, DataTree or Dataset
-        Learner or metric with one matrix M, a ``PosteriorMetric``, or the result of
-        ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
+        Learner or metric with one matrix M, or draws: a ``PosteriorMetric``, or the
+        result of ``sample`` with draws of ``M`` (chain, draw, feature, feature_bis).
     axes : sequence of Axes, optional
         One axis for a learner or a metric, two axes for draws.
 
@@ -109,8 +109,8 @@ def eigenvalues(
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
     an error: the uncertainty of the linear map W, with M = WᵀW, increases the
-    eigenvalues of the posterior mean of M. On average over draws, the largest
-    eigenvalue is above the largest eigenvalue of this mean, and the smallest eigenvalue
+    eigenvalues of the mean of M over draws (squares). On average, the largest
+    eigenvalue of a draw is above the largest eigenvalue of this mean, and the smallest
     is below the smallest.
 
     Parameters
@@ -202,12 +202,12 @@ def _through_arviz(
 
 
 def rank(draws: DrawsLike) -> Figure:
-    """Draw ArviZ's rank plot of the identified quantities, b and eigenvalues of M.
+    """Draw ArviZ's rank plot of b and of the largest eigenvalues of M.
 
     Each line is the deviation of a chain's ranks from uniform ranks. The deviation is
-    near 0 if chains agree. The p-value (before ArviZ 1.3: the band) assumes independent
-    draws, and may be small for autocorrelated chains that agree. Therefore a small
-    p-value is *not* evidence that chains differ. Use R-hat and effective sample sizes.
+    near 0 if chains agree. A small p-value (before ArviZ 1.3: a line outside the band)
+    is *not* evidence that chains differ, because the test assumes independent draws.
+    Use R-hat and effective sample sizes instead (``sampling.diagnose``).
     """
     n = posterior(draws).sizes.get("chain", 0)
     if n < 2:

@@ -45,12 +45,13 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M of standardized features, and the contribution of directions.
+    """Draw the matrix of a metric, and the contribution of each direction.
 
-    The upper panel shows the entries of M, multiplied by the standard deviations of
-    both features in X. The lower panel shows the fraction that each direction
-    contributes to the mean squared distance between two random points. Directions are
-    the principal components of the transformed points. At most 20 are shown.
+    The squared distance of two points with difference δ is δᵀMδ. The upper panel shows
+    M for features with standard deviation 1 in X. The lower panel shows the fraction
+    that each direction contributes to the mean squared distance between two random
+    points. Directions are the principal components of the transformed points. At most
+    20 are shown.
 
     Parameters
     ----------
@@ -104,14 +105,14 @@ def importance(
     """Draw a forest plot of the features, by their contribution to the distance.
 
     The value of a feature is the distance between two points that differ by one
-    standard deviation in this feature only. (The value is the root of the diagonal
-    entry of M, times the standard deviation.) Correlated features can replace each
-    other, so their values should be read together. At most 40 features are shown.
+    standard deviation in this feature only. Correlated features can replace each other,
+    so their values should be read together. At most 40 features are shown.
 
     A text or categorical column has one value: √(m/2), where m is the mean squared
-    distance of two random rows that differ only in this column. For a numeric column,
-    √(m/2) equals the value above. The intervals of a text column combine the intervals
-    of all pairs of its values, and are wider than necessary.
+    distance of two random rows that differ only in this column. This is comparable: for
+    a numeric column, √(m/2) is the distance of one standard deviation. The intervals of
+    a text column are wider than necessary, because they combine the intervals of all
+    pairs of its values.
 
     Parameters
     ----------
@@ -119,8 +120,8 @@ def importance(
         Learner or metric with one matrix M. Intervals are drawn as lines for an
         ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
-        Points used to compute standard deviations. Default: the standard deviations of
-        a learner that standardizes, or one unit per feature for other metrics.
+        Points used to compute standard deviations. By default, those of the fit are
+        used if the learner standardizes. Otherwise a step is one unit of the feature.
     prob : float, default=0.9
         Nominal coverage of the intervals.
 
@@ -208,10 +209,10 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel shows the first two principal components under one metric, with links to
-    nearest neighbors (``embedding``). The fewer links between classes, the more
-    neighbors have the same class. Use points that were not in the fit, otherwise the
-    lower panel is too optimistic.
+    Each panel shows the points under one metric in two dimensions, with lines to their
+    nearest neighbors, as in ``embedding``. A better metric has fewer lines between
+    classes. Use points that were not in the fit, otherwise the lower panel is too
+    optimistic.
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ def local_ellipses(
     """Draw ellipses of equal distance for a metric that depends on the point.
 
     All points on an ellipse have the same distance from its center. Distances increase
-    fastest in the narrow direction of an ellipse. If one feature has more than three
-    times the range of the other feature, the axes have different scales.
+    fastest in the narrow direction of an ellipse. The axes have different scales if the
+    range of one feature is more than three times the range of the other.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ def embedding(
 ) -> Figure:
     """Draw the first two principal components of the transformed points.
 
-    No other two directions explain more of the learned squared distances. The first 64
-    classes have distinct colors and markers. All others are called "other classes".
+    No other plane shows a larger fraction of the learned squared distances. The first
+    64 classes have distinct colors and markers. All others are called "other classes".
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def embedding(
     X, y : arrays of shape (n, d), (n,)
     links : int, default=0
         Number of nearest neighbors (at most n - 1) to link to each point by a line. The
-        line is gray if both points have the same class, otherwise red. Neighbors are
+        line is thin if both points have the same class, otherwise thick. Neighbors are
         computed in all dimensions, not in the plane.
     target_names : sequence of str, optional
         Name of each class code.
@@ -137,8 +137,8 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
-    A bar is the fraction of draws in which a point is among the k nearest. Whiskers
-    are binomial standard errors of the fractions.
+    A bar is the fraction of posterior draws of the metric in which a point is among the
+    k nearest. Whiskers are standard errors of the fractions (from the number of draws).
 
     Parameters
     ----------
@@ -204,10 +204,10 @@ def objects(
     """Draw a map of objects, with a probability ellipse for each if there are draws.
 
     The data determine distances between objects, but not rotation or reflection of the
-    map. Draws are therefore aligned to their mean (Procrustes). If the draws of an
-    object are normal, the ellipse contains a fraction ``prob`` of them. With few
-    judgments, ellipses are too small (see Benchmarks: triplets). With more than two
-    components, the map shows the first two principal components.
+    map. Draws are therefore rotated to fit their mean. An ellipse contains about a
+    fraction ``prob`` of an object's draws. With few judgments, ellipses are too small
+    (see Benchmarks: triplets). With more than two components, the map shows the first
+    two principal components.
 
     Parameters
     ----------

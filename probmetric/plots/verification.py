@@ -42,9 +42,9 @@ def det(
     both kinds of pairs are normal, the curve is a straight line, with slope -1 for
     equal variances.
 
-    A dot marks the equal error rate of ``verification``. The dot is on the convex hull
-    of the curve, which may be a little below the curve. Rates of 0 and 1 are drawn at
-    1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because pairs that share
+    A dot marks the equal error rate of ``verification``. The dot may be a little below
+    the curve, because it is on the convex hull of the curve. Rates of 0 and 1 are drawn
+    at 1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because pairs that share
     sources are dependent. For intervals use ``verification_intervals``.
 
     Parameters
@@ -126,15 +126,15 @@ def likelihood_ratios(
 
     LR is the likelihood ratio of a pair for "same source" against "different sources".
 
-    * Tippett: fraction of same-source pairs, and of different-source pairs, with a
-      log10 LR of at least x.
-    * Calibration: log10 LR after isotonic regression (PAV) on these pairs, against the
-      log10 LR in ``log_ratio``. Calibrated ratios are near the diagonal. Infinite
-      values are drawn at the edge.
-    * Empirical cross-entropy (ECE) in bits against the prior log10 odds of "same
-      source". Lower is better. The curves are for the ratios, for the ratios after
-      isotonic regression, and for LR = 1. The ECE at log10 odds 0 is Cllr, the log
-      likelihood ratio cost.
+    * Tippett: fraction of pairs whose log10 LR is at least x, for same-source pairs and
+      for different-source pairs.
+    * Calibration: log10 LR recalibrated on these pairs (isotonic regression, PAV),
+      against the log10 LR in ``log_ratio``. Calibrated ratios are near the diagonal.
+      Infinite values are drawn at the edge.
+    * Empirical cross-entropy (ECE): log loss in bits of the posterior probability of
+      "same source", against the prior log10 odds. Lower is better. There is a curve for
+      the ratios, for recalibrated ratios, and for LR = 1 (no evidence). The ECE at
+      log10 odds 0 is Cllr, the log likelihood ratio cost.
 
     Parameters
     ----------

@@ -1,8 +1,4 @@
-"""The curves s_f of a spline metric, with limits from draws or from the jackknife.
-
-A curve s_f is identified up to a constant, and is set to 0 at the first knot. Limits
-are pointwise, not simultaneous.
-"""
+"""The curves s_f of a spline metric, with limits from draws or from the jackknife."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -39,19 +35,18 @@ def curves(
     prob: float = 0.9,
     n_points: int = 101,
 ) -> Curves:
-    """Compute the curves of a spline metric, with pointwise limits.
+    """Compute the curves of a fitted ``GDM``, with limits at each position.
 
     Parameters
     ----------
     metric : SplineCityBlock
-        Fitted metric.
+        Fitted metric, from ``GDM.get_metric``.
     uncertainty : PosteriorMetric or IntervalMetric, optional
-        Draws (with purpose "intervals") or jackknife refits of the metric, with the
-        same knots. With draws, limits are quantiles. With the jackknife, limits are the
-        fitted curve ± a t quantile times the jackknife standard error, but at least 0.
-        Default: no limits.
+        Posterior draws (with purpose "intervals") or refits of the same fit. For draws,
+        limits are quantiles. For refits, limits are the fitted curve ± a t quantile
+        times the jackknife standard error, but at least 0. Default: no limits.
     prob : float in (0, 1), default=0.9
-        Nominal coverage of the limits at each position. Limits are not simultaneous.
+        Nominal coverage of the limits at each position, not of the whole curve.
     n_points : int ≥ 2, default=101
         Number of positions on each curve.
 
@@ -60,8 +55,8 @@ def curves(
     Curves
         Arrays with one row per curve and one column per position:
 
-        - ``x``: positions, evenly spaced from the first to the last knot.
-        - ``s``: values of the curve. A curve is 0 at its first knot.
+        - ``x``: values of the covariate, evenly spaced over the range of the curve.
+        - ``s``: values of the curve. A curve is 0 at its first position.
         - ``lower``, ``upper``: limits of ``s``, or None without ``uncertainty``.
 
         ``names`` are the names of the curves, or None if the features have no names. If

@@ -112,34 +112,35 @@ def draws_to_metric(
 ) -> PosteriorMetric:
     """Convert draws of any model to metrics, one per draw.
 
-    The result computes intervals of distances and ratios, and the probability that a
-    point is nearer than another or among the k nearest. ``KNeighborsClassifier``
-    accepts it as a metric.
+    From the result you can compute intervals of distances and ratios, and the
+    probability that a point is nearer than another or among the k nearest.
+    ``KNeighborsClassifier`` accepts it as a metric.
 
     Parameters
     ----------
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        Use of the draws, as in ``PosteriorMetric``. With "prediction", methods for
-        intervals raise an error.
+        Use of the draws. With "prediction", methods for intervals raise an error.
     pairs_independent : bool, optional
-        Whether the observations of the fit are independent, as in ``PosteriorMetric``.
-        By default, draws of a learner have a stored value: True after ``fit_pairs``,
-        and False after ``fit`` to labels. For other draws the default is False.
+        Whether the observations of the fit (pairs or points) are independent. Default
+        for draws of a learner: True after ``fit_pairs``, and False after ``fit`` to
+        labels. Default for other draws: False.
     sel : mapping of str to label, optional
         Label to select along each axis. ``{"group": 0}`` selects the metric of group 0.
-        If the axis has coordinates, use a coordinate, such as ``{"group": "north"}``.
+        If the axis has labels, use a label, such as ``{"group": "north"}``.
     to_metric : callable, optional
-        Function ``to_metric(sites)`` that computes a metric from one draw, in float64.
-        ``sites`` is a dict of the values of the draw by name, after ``sel``. Return a
-        metric, or the linear map W (p, d) of a ``Mahalanobis`` metric. For a model with
-        P(same) = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``. Default
-        for draws of a learner: the learner's metric. Default for your own model: the
-        metric of the matrix ``M`` (d, d), without P(same).
+        Function ``to_metric(values)`` that computes a metric from one draw, in float64.
+        ``values`` is a dict of arrays by variable name, after ``sel``. Return a metric,
+        or the linear map W (p, d) of a ``Mahalanobis`` metric. For a model with P(same)
+        = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
+
+        Default for draws of a learner: the learner's metric. Default for your own
+        model: the draws must contain a matrix named ``M`` (d, d), whose metric does not
+        compute P(same).
     n_draws : int, optional
-        Number of draws to use, evenly spaced over the joined chains. Default: all. 100
-        draws are enough for class probabilities.
+        Number of draws to use, evenly spaced over all chains. Default: all. 100 draws
+        are enough for class probabilities.
 
     Returns
     -------

@@ -1,17 +1,14 @@
 """A metric with intervals, from a fit and refits without some of the points.
 
-The intervals use no draws, so the same fit gives the same limits. A result is computed
-from the fit to all points, and its limits are computed from the spread of the refits
-(``jackknife``):
+The limits of a result are computed from the spread of the refits (``jackknife``):
 
     distance, ratio    exp(log value ± t √V)
     P(same)            log odds ± t √V, in (0, 1); each refit includes a refitted link
     dissimilarity      exp(log value ± t √V) if dissimilarities are ≥ 0,
                        otherwise value ± t √V
 
-The limits are for the *expected value over training samples of the same size*. The
-value for unlimited data may differ, because noise increases distances, and a learner
-shrinks distances.
+The limits are for the *expected value over training samples of the same size*. For
+unlimited data it may differ: noise increases distances, and learners shrink them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -59,23 +56,24 @@ class IntervalMetric:
         Metric fitted to all points.
     left_out : sequence of Metric
         Two or more refits of the same class and shape, each without some of the points.
-        For P(same), each refit should have a refitted link.
+        For P(same), each refit should also refit P(same).
     factor : float > 0, default=1
-        Factor that multiplies the jackknife variance. This variance is
-        (g - 1)/g Σ_k (θ_k - θ̄)², where θ_k are the values of the g refits and θ̄ is
-        their mean. Use 1 if each refit leaves out another of g groups.
+        Factor of the jackknife variance (g - 1)/g Σ_k (θ_k - θ̄)², where θ_k are the
+        values of the g refits and θ̄ is their mean. Use 1 if each of g groups of points
+        is left out once.
     df : int, optional
-        Degrees of freedom of the t quantile. Default: number of refits minus 1.
+        Degrees of freedom of the t quantile in limits. Default: number of refits
+        minus 1.
     about : str, default=""
         Text about the fit (such as the number of points), shown by ``print``.
 
     Notes
     -----
     In all methods, points A, B have shape (..., d), results have shape (...), and
-    ``prob`` is the nominal coverage. An interval is for the expected value of the
-    result over training samples of the same size. Limits are approximate, equal-tailed,
-    and not simultaneous. They do not account for a wrong model or for points of another
-    population. For coverage see Benchmarks: intervals.
+    ``prob`` is the nominal coverage. Imagine the same fit to many new samples of the
+    same size. An interval is for the mean result of these fits. Limits are approximate,
+    equal-tailed, and not simultaneous. They do not account for a wrong model or for
+    points of another population. For coverage see Benchmarks: intervals.
 
     Examples
     --------
@@ -149,7 +147,7 @@ class IntervalMetric:
     ) -> Float[np.ndarray, "*n"]:
         """Compute P(same), the probability of *same*, for matching rows of A and B.
 
-        Raises ValueError if the metric has no link, the function that computes P(same).
+        Raises ValueError if the metric does not model P(same).
         """
         return expit(self._log_odds(A, B)[0])
 
@@ -158,9 +156,9 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for the distance between matching rows of A and B.
 
-        The interval contains ``distance(A, B)``. If the distance is 0 only in a refit,
-        the upper limit is infinite or extremely large. For example, a feature may be
-        constant in the points of this refit.
+        The interval contains ``distance(A, B)``. The upper limit is infinite or
+        extremely large if the distance is 0 in a refit but not in the fit. For example,
+        a feature may be constant in the points of this refit.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
@@ -299,23 +297,23 @@ def with_intervals(
     about: str = "",
     n_jobs: int | None = None,
 ) -> IntervalMetric:
-    """Fit any learner, with jackknife refits to compute intervals of distances.
+    """Fit any learner repeatedly, to compute intervals of distances (jackknife).
 
     Parameters
     ----------
     learn : callable
         Function that fits a learner and returns its metric: ``learn(X, y)`` for arrays,
         or ``learn(source)`` for a dataset on disk. It is called once for all points,
-        and 52 times without a quarter of the points.
+        and 52 times without a quarter of them (13 random divisions into quarters).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. The only point of a class is never left out. X can also be a
-        dataset on disk (``pm.open``, with or without labels), with ``y=None``.
+        Labeled points. If a class has only one point, this point is never left out. X
+        can also be a dataset on disk (``pm.open``, with or without labels), with
+        ``y=None``.
     groups : array-like of shape (n,), optional
         Cluster of each row, such as the subject, specimen or file. Rows of one group
         are left out together. By default rows are assumed to be independent. Intervals
         are then too short if some rows are copies of others. Groups are not passed to
-        ``learn``, and not supported for a dataset on disk. For ``LCA`` use ``fit(X, y,
-        groups=...)`` and ``posterior_metric`` instead.
+        ``learn``, and not supported for a dataset on disk.
     seed : int ≥ 0, default=0
         Seed for the division into quarters.
     about : str, default=""
@@ -330,16 +328,14 @@ def with_intervals(
 
     Notes
     -----
-    An interval is for the expected distance, averaged over training samples of the same
-    size. For coverage see Benchmarks: intervals. For a fitted ``LCA`` use
-    ``posterior_metric("intervals")`` instead.
+    Imagine the same fit to many new samples of the same size. An interval is for the
+    mean distance of these fits. For coverage see Benchmarks: intervals. For ``LCA`` use
+    ``fit`` (with ``groups``) and ``posterior_metric("intervals")`` instead.
 
-    The points are divided at random into quarters, 13 times, stratified by class. Each
-    refit leaves out one quarter.
-
-    For a dataset on disk, every fit reads all rows, and left-out rows have weight 0.
-    ``LCA`` does not support this. Quarters are chosen by a hash of the row number, so a
-    refit may have no rows of a small class.
+    Quarters are stratified by class. For a dataset on disk, a hash of the row number
+    chooses them, so a refit may have no rows of a small class. Every fit then reads all
+    rows, and left-out rows have weight 0. ``LCA`` does not support weights of rows on
+    disk.
 
     Examples
     --------

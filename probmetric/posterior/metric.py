@@ -6,9 +6,9 @@ Draws for ``purpose="intervals"`` vary as the fit varies under new data. They co
 the product-weight bootstrap, or from the model's posterior if pairs are independent.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
-coverage). Intervals from draws for prediction would be far too narrow. Intervals of
-entries of the matrix M are not available. M is biased upward near the boundary of the
-positive matrices, so intervals from any draws would have low coverage.
+coverage). Intervals of entries of the matrix M are not available. M is biased upward
+near the boundary of the positive matrices, so intervals from any draws would have low
+coverage.
 
 Memory in numbers of 8 bytes, for s draws: ``pairwise`` returns s · m · n numbers, and
 computes 16 draws at a time. Intervals need s times the number of pairs.
@@ -50,8 +50,8 @@ class PosteriorMetric:
     Parameters
     ----------
     draws : sequence of Metric, or Metric
-        One metric per draw, all of the same class and shape. Or one metric (a pytree)
-        whose arrays have a leading axis of draws.
+        One metric per draw, all of the same class and shape. Or one metric whose arrays
+        have a leading axis of draws.
     purpose : {"prediction", "intervals"}
         Use of the draws: to average predictions, or to compute intervals of distances.
         Draws for prediction cannot be used for intervals.
@@ -62,9 +62,9 @@ class PosteriorMetric:
         Method that produced the draws.
     credible : bool, default=False
         By default, limits of distances are corrected, because the noise of sampled
-        linear maps makes distances too long. If True, limits are quantiles of the
-        draws' distances (Bayesian credible intervals). Use True for your own model or a
-        new group, for example.
+        linear maps makes distances too long. If True, they are not corrected, and are
+        Bayesian credible intervals (quantiles of the draws' distances). Use True for
+        your own model or a new group, for example.
 
     Notes
     -----
@@ -190,8 +190,8 @@ class PosteriorMetric:
 
         The estimate is inside ``interval``. For ``Mahalanobis`` metrics with linear
         maps L, it is the length of the mean of L(a - b) over draws. For other metrics,
-        and if ``source="exact"`` or ``credible=True``, it is the median of
-        ``pair_draws``.
+        and if ``source="exact"`` or ``credible=True``, it is the median of the draws'
+        distances.
         """
         need_own_spread("distance", self)
         return self._lengths(A, B)[1]
@@ -279,7 +279,7 @@ class PosteriorMetric:
         """Compute the fraction of draws in which each point is among the k nearest.
 
         The result has a row for each query in Q and a column for each point in P. Each
-        row sums to k. For the parameters see ``neighbors.nearest``.
+        row sums to k. ``exclude_self`` is described in ``neighbors.nearest``.
         """
         Q, P = self._points(Q=Q, P=P)
         counts = np.zeros((len(Q), len(P)))
@@ -307,12 +307,13 @@ class PosteriorMetric:
     ) -> Float[np.ndarray, "*n"] | float:
         """Compute P(same), the probability of *same*, averaged over draws.
 
-        Draws of a ``PairSimilarity`` support ``prior_odds`` of *same* (default: 1).
-        Other metrics use the odds of the training pairs.
+        ``prior_odds`` are the odds of *same* before the points are known (default: 1).
+        Only draws of a ``PairSimilarity`` support them. Other metrics use the odds of
+        the training pairs.
 
-        Raises ValueError if ``pairs_independent`` is False, as after a fit to class
-        labels, unless the draws are bootstrap draws. The average over other draws would
-        be worse than P(same) of the fitted learner.
+        Raises ValueError if ``pairs_independent`` is False (as after a fit to class
+        labels), unless the draws are from the bootstrap. The average over other draws
+        would be worse than P(same) of the fitted learner.
         """
         need_meaningful_link("same_probability", self)
         if prior_odds is not None:

@@ -107,7 +107,8 @@ def next_pairs(
         Pairs are chosen one after the other. Each pair maximizes a quantity, given the
         pairs chosen before:
 
-        - "information": the expected information of its judgment about the metric.
+        - "information": how much its judgment is expected to reveal about the metric
+          (mutual information).
         - "disagreement": the variance of P(same) over draws that the judgments of
           earlier pairs do not explain.
     X : array-like of shape (n_points, d), optional
@@ -124,26 +125,28 @@ def next_pairs(
         - ``indices``: positions of the chosen pairs in ``candidates``. If scores agree
           to 12 decimals, the first candidate is chosen.
         - ``scores``: value of the criterion, given the pairs chosen before. Information
-          is in nats, and the scores sum to the information of the batch.
+          uses natural logarithms. Its scores sum to the information of the batch.
 
     Notes
     -----
-    Start with randomly chosen pairs, and use the prior of this first fit in later fits.
-    Otherwise ``LCA`` computes the scale of its prior from all training pairs, and the
-    chosen pairs bias it. To keep the prior, standardize the features yourself and use
-    ``LCA(standardize=False)`` for all fits. Let ``W0 =
-    np.asarray(first.fitted_.prior.mean)`` of the first fit. Add ``prior_mean=W0`` and
-    ``regularization=3`` for later fits. For a comparison with random choice see
-    *Benchmarks: next question*.
+    Fit ``LCA`` first to randomly chosen pairs, and keep the prior of this fit in later
+    fits. Otherwise ``LCA`` computes the scale of its prior from all training pairs, and
+    the chosen pairs bias it. To keep the prior:
+
+    1. Standardize the features yourself, and use ``LCA(standardize=False)``.
+    2. After the first fit, let ``W0 = np.asarray(first.fitted_.prior.mean)``.
+    3. In later fits, add ``prior_mean=W0`` and ``regularization=3``.
+
+    For a comparison with random choice see *Benchmarks: next question*.
 
     The most informative pairs are not always the best for prediction. Chosen pairs are
     not a random sample. Do not use them to estimate an error, a calibration or the
     frequency of *same*.
 
-    The information of a batch is at most the logarithm of the number of draws. 200
-    draws (5.3 nats) are enough for about ten pairs. For more than ten pairs,
-    "information" has a sampling error and may miss the best pair. Memory is 8 bytes for
-    each candidate and draw. If there are too many pairs, use a random sample of them.
+    200 draws are enough for about ten pairs, because the information of a batch is at
+    most the logarithm of the number of draws. For more than ten pairs, "information"
+    has a sampling error and may miss the best pair. Memory is 8 bytes for each
+    candidate and draw. If there are too many pairs, use a random sample of them.
 
     Examples
     --------

@@ -23,10 +23,10 @@ from probmetric.inference.sampling.target import (
 class Calibration:
     """Result of ``sbc``.
 
-    ``table`` has the tests of the ranks, and ``controls`` the tests for each wrong
-    posterior (negative control). Controls in ``left_out`` were not run, because they
-    are not wrong for this model. For example, if rows are exchangeable, shuffled
-    observations have the same posterior.
+    ``table`` has the tests of the ranks. ``controls`` has the tests for each negative
+    control, a deliberately wrong posterior. Controls in ``left_out`` were not run,
+    because they are right for this model. For example, shuffled observations have the
+    same posterior if the order of rows does not matter.
     """
 
     model: str
@@ -37,16 +37,15 @@ class Calibration:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Wrong posteriors (negative controls) that were not rejected."""
+        """Names of the deliberately wrong posteriors that were not rejected."""
         tables = self.controls.items()
         return tuple(k for k, t in tables if t.attrs["verdict"] != "disagree")
 
     @property
     def verdict(self) -> str:
-        """Verdict on the model.
+        """Verdict on the model: "agree", "disagree" or "inconclusive".
 
-        "agree" also requires that all wrong posteriors (negative controls) were
-        rejected.
+        "agree" also requires that all deliberately wrong posteriors were rejected.
         """
         verdict = str(self.table.attrs["verdict"])
         return "inconclusive" if verdict == "agree" and self.missed else verdict
@@ -94,15 +93,15 @@ def sbc(
     The model simulates parameters and observations, and NUTS samples the posterior
     given each simulated data set. If model and sampler are right, the rank of the true
     value among the draws is uniform. The check detects errors in the density, priors
-    that the sampler cannot explore, and sites that are not identified. To see if the
-    model fits data, use ``check_model`` instead.
+    that the sampler cannot explore, and parameters that the data cannot determine. To
+    see if the model fits data, use ``check_model`` instead.
 
     Parameters
     ----------
     model : callable
-        NumPyro model ``model(data, *args, **kwargs)``. Latent sites must be continuous
-        and have proper priors. Observed sites must have distributions that can be
-        sampled (no ``numpyro.factor``).
+        NumPyro model ``model(data, *args, **kwargs)``. Parameters must be continuous,
+        with priors that can be sampled (not flat). Observations must have distributions
+        that can be sampled (no ``numpyro.factor``).
     data : pytree of arrays
         Data of the model, with observations. Only the shapes of the observations are
         used, and a few dozen observations are enough. The other arrays (points, sizes)
@@ -112,15 +111,16 @@ def sbc(
     seed : int, default=0
         Seed of the simulations. The same seed gives the same ranks.
     identified : sequence of str, optional
-        Names of the sites (also deterministic sites) to rank. Default: all. The log
-        likelihood is always ranked. Omit sites that are not identified. For example, if
-        a linear map W is identified only up to rotation, rank M = WᵀW instead of W.
+        Named variables (NumPyro sites, also deterministic ones) to rank. Default: all.
+        The log likelihood is always ranked. Omit variables that the data cannot
+        determine. For example, if a rotation of a linear map W does not change the
+        model, rank M = WᵀW instead of W.
     n_simulations : int, default=400
         Number of simulations. With ten quantities, 400 simulations detect a shift of
         all posterior means by a quarter of a posterior standard deviation.
     n_control : int, default=100
-        Number of simulations for each negative control, a wrong posterior that the
-        check must reject. With 0, negative controls are not tried.
+        Number of simulations for each negative control: a deliberately wrong posterior
+        that the check must reject. With 0, there are no negative controls.
     n_draws, thin, n_warmup : int, defaults 99, 5 and 200
         Numbers of draws per simulation, iterations per draw, and warm-up iterations.
     target_accept : float in (0, 1), default=0.8
@@ -129,9 +129,13 @@ def sbc(
     Returns
     -------
     Calibration
-        ``verdict`` is "agree" if the ranks are uniform and every negative control was
-        rejected. Otherwise it is "disagree" or "inconclusive". ``table`` has a row for
-        each test. Use ``plots.sbc`` to draw the ranks.
+        ``table`` has a row for each test. Use ``plots.sbc`` to draw the ranks. The
+        ``verdict`` is
+
+        - "disagree" if the ranks of a quantity are not uniform.
+        - "agree" if the ranks are uniform and every negative control was rejected.
+        - "inconclusive" if a negative control was not rejected, or if there are too few
+          simulations.
 
     Examples
     --------

@@ -18,8 +18,7 @@ sensitivity to the prior (``az.psense``). A size of 0.05 or more matters.
 the second only if observations have more than two values. The largest standardized
 residual is compared with replicates. A posterior predictive p-value is conservative,
 because the parameters were fitted to the data. A deviation matters if the mean of a bin
-is off by 0.1 predictive standard deviations (by 0.05 for a share of about a half). To
-check calibration on held-out observations, use ``evaluate`` or ``loo``.
+is off by 0.1 predictive standard deviations (by 0.05 for a share of about a half).
 
 References
 ----------

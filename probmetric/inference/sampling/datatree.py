@@ -50,12 +50,9 @@ def to_datatree(
 
     The data are stored in ``constant_data``, except the variables in ``observed``. The
     log likelihood of each observation (without learning rate or weights) is stored
-    instead of the total. If observations are not exchangeable (learning rate or weights
-    other than 1, or pairs that share points), the group has a second variable
-    ``power``: the total minus the sum over observations. ArviZ's power scaling adds
-    both variables, and ``loo`` raises an error. If the draws have no total, the group
-    is ``pseudo_log_likelihood``. ``groups`` are ``prior``, ``prior_predictive`` and
-    ``posterior_predictive``, with the axes of the posterior or of the observations.
+    instead of the total, with the second variable ``power`` described in ``units``.
+    ``groups`` are ``prior``, ``prior_predictive`` and ``posterior_predictive``, with
+    the axes of the posterior or of the observations.
     """
     # The whole of ArviZ takes a second to import; only building a tree needs it.
     import arviz as az

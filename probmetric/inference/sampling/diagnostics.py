@@ -60,8 +60,8 @@ def diagnose(draws: xr.DataTree, names: Sequence[str] | None = None) -> list[Fin
     Parameters
     ----------
     draws : DataTree
-        Result of ``sample``. For independent draws (SVI, Laplace) only the quality of
-        the approximation, k-hat, is checked.
+        Result of ``sample``. For independent draws (SVI, Laplace) only k-hat is
+        checked, a diagnostic of the approximation that must be below 0.7.
     names : sequence of str, optional
         Quantities of the posterior to check. Default: all.
 

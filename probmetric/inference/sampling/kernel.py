@@ -3,9 +3,8 @@
 ``block(state, data) -> (state, draws)`` is a pure function. Its state includes
 position, step size, mass matrix, keys and iteration. A run can therefore be stopped
 between blocks, stored, and continued to the same draws. Warm-up uses the same kernel.
-The data are arguments, so a refit with equal shapes compiles nothing.
-(``numpyro.infer.MCMC.run`` compiles on every call.) NumPyro gets a position as one
-vector, with its density and gradient if these are known.
+The data are arguments, so a refit with equal shapes compiles nothing. NumPyro gets a
+position as one vector, with its density and gradient if these are known.
 
 NumPyro's ``sample_kernel`` reads settings that ``init_kernel`` stores in a closure that
 both share. ``jax.eval_shape`` runs ``init_kernel`` only for this side effect.
@@ -165,7 +164,8 @@ def block(
     Returns the state, the functionals and the statistics (ArviZ's names). The arrays
     have ``size`` draws and are zero from ``n_draws`` on, because the last block can be
     shorter. n_steps counts leapfrog steps (gradients) per draw. tree_depth is the
-    maximum over its iterations. ``vectorized`` runs the chains by ``vmap``.
+    maximum over its iterations. ``vectorized`` runs the chains by ``vmap``,
+    and all chains wait for the longest tree.
     """
     shape = jax.tree.map(lambda leaf: leaf[0], state.z)
     _, unravel = ravel_pytree(shape)

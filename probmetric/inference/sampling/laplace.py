@@ -2,9 +2,8 @@
 
 Let u be the mode and H the Hessian of the log density at u. The approximation is N(u,
 (-H)⁻¹), which requires a positive definite -H. A posterior that is flat along a
-direction (rotations of a map W under a flat prior) has no Laplace approximation. The
-Pareto shape k-hat of the importance weights p(u)/q(u) measures the quality of the
-approximation. Importance weights can correct it only if k-hat is below 0.7.
+direction (rotations of a map W under a flat prior) has no Laplace approximation. k-hat
+is the Pareto shape of the importance weights p(u)/q(u).
 
 References
 ----------

@@ -41,28 +41,31 @@ class NUTS:
     Parameters
     ----------
     n_warmup : int, optional
-        Number of warm-up iterations. Default: 300 if the chains start from a Gaussian
-        approximation of the posterior, otherwise 1000.
+        Number of warm-up iterations, which tune the sampler and are not stored.
+        Default: 300 if the chains start from a Gaussian approximation of the posterior,
+        otherwise 1000.
     target_accept : float in (0, 1), default=0.8
         Target of the mean acceptance probability. If draws diverge, use a larger value
         (0.95), which makes the steps smaller.
     max_tree_depth : int, default=10
-        Maximum tree depth. An iteration uses at most 2^depth - 1 gradients.
+        Maximum tree depth. An iteration uses at most 2^depth - 1 gradients. Increase it
+        if a warning names the tree depth.
     adapt_mass : bool, default=True
-        Whether to adapt the mass matrix in warm-up. If the chains start from a Gaussian
-        approximation, its covariance is the initial inverse mass matrix. Without
-        ``dense_mass``, only the diagonal is used.
+        Whether warm-up adapts the scales of the parameters (the mass matrix). If the
+        chains start from a Gaussian approximation, its covariance sets the initial
+        scales. Without ``dense_mass``, only its variances are used.
     dense_mass : bool, default=False
-        Whether the mass matrix is dense instead of diagonal. If the posterior is nearly
-        Gaussian, a dense matrix without adaptation is faster. If the posterior is
-        curved, as with triplets, a dense matrix is slower and draws may diverge.
+        Whether to use correlations of the parameters too, by a dense instead of a
+        diagonal mass matrix. If the posterior is nearly Gaussian, a dense matrix
+        without adaptation is faster. If the posterior is curved, as with triplets, it
+        is slower and draws may diverge.
     thin : int, default=1
         Number of iterations per draw. Only the last iteration is stored.
     block_size : int, default=100
         Number of draws in each compiled call and in each checkpoint file.
     vectorized : bool, default=False
         Whether to run the chains in parallel by ``vmap``. On a CPU this is usually
-        slower, because all chains wait for the longest tree.
+        slower.
     checkpoint : path, optional
         Folder for finished blocks, with which a stopped run can be resumed.
     resume : bool, default=False
@@ -104,16 +107,15 @@ class NUTS:
         dtype: str = "float64",
         progress: bool | None = None,
     ) -> Draws:
-        """Draw from a posterior, without a check of the draws.
+        """Draw from a posterior, without the checks of ``sample``.
 
-        Check them with ``warn_of_trouble``, as ``sample`` does. Define the functions in
-        ``posterior.target`` at module level, because the compiled kernel is cached by
-        target.
+        Define the functions in ``posterior.target`` at module level, because the
+        compiled kernel is cached by target.
 
         - If ``posterior.start`` is a Gaussian, chains start at draws from it with twice
           its standard deviation. Correlations are ignored unless ``dense_mass`` is
           True.
-        - If it is a position, chains start uniformly on (-2, 2).
+        - If it is a position, chains start at random on (-2, 2) in each coordinate.
 
         Raises ValueError in three cases:
 

@@ -1,9 +1,7 @@
 """Sample a model: NUTS, a variational guide, or the Laplace approximation.
 
-``sample`` accepts every NumPyro model (of the package or of a user) and every
-``Target`` (a log density of unconstrained arrays, such as LCA's pooled density). NUTS
-runs in blocks of one compiled kernel (``sampling.kernel``). A second fit with the same
-shapes compiles nothing, and a long run can be resumed.
+``sample`` accepts every NumPyro model and every ``Target``, such as LCA's pooled
+density.
 """
 
 import math
@@ -112,33 +110,39 @@ def sample(
     Parameters
     ----------
     model : callable or Target
-        NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target`` (a
-        log density). A function ``model.prepare``, if it exists, is first applied to
-        the data.
+        NumPyro model, called as ``model(data, *args, **kwargs)``, or a ``Target``, an
+        object with a function for the log density.
     data : pytree of arrays
-        Data of the model, including the observations.
+        Data of the model, including the observations: an array, a tuple, a dict, or a
+        container of ``pm.data``.
     method : NUTS, SVI or Laplace, or "nuts", "svi", "laplace"; default="nuts"
-        Sampler, or its name for default settings. NUTS is exact up to Monte Carlo
-        error. SVI and Laplace are approximations. They return independent draws in one
-        chain, with a diagnostic of the approximation (k-hat).
+        Sampler, or its name for default settings.
+
+        - NUTS: exact up to Monte Carlo error.
+        - SVI (variational inference) and Laplace (a Gaussian at the mode): independent
+          draws of an approximation, in one chain. The attribute ``khat`` is a
+          diagnostic of the approximation: below 0.7 is reliable.
     seed : int, default=0
         Seed of the draws. The same seed gives the same draws on the same machine.
     args : tuple of pytrees, default=()
-        Arguments of the model after the data. Python numbers are compiled as constants.
-        Use arrays for values that change between calls.
+        Arguments of the model after the data. A new Python number causes a new
+        compilation. Use arrays for values that change between calls.
     kwargs : mapping, optional
-        Keyword arguments of the model, such as ``learning_rate``. Only SVI supports
-        ``batch``, the number of observations per step.
+        Keyword arguments of the model. For example, ``learning_rate`` is the power of
+        the likelihood in the package's models. Only SVI supports ``batch``, the number
+        of observations per step.
     prior, options : optional
-        More arguments of the model: ``prior`` is placed before ``args``, and
-        ``options`` are added to ``kwargs``.
+        Also arguments of the model: ``prior=p, args=a`` is the same as ``args=(p,
+        *a)``, and ``options`` are more ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
-        Start in unconstrained coordinates. It is required for a ``Target``.
+        Where the sampler starts. Default: chosen for a NumPyro model, required for a
+        ``Target``. Parameters with bounds are transformed to numbers without bounds,
+        for example to logs.
 
-        - A ``Gaussian`` (Laplace approximation): NUTS scales the coordinates by it, SVI
-          whitens the coordinates of a ``Target``, and Laplace draws from it.
-        - A position: Laplace searches for the mode from it. NUTS and SVI use only its
-          shapes.
+        - A ``Gaussian`` that approximates the posterior. NUTS starts near it, with its
+          scales. Laplace draws from it. SVI uses it only for a ``Target``.
+        - A position: arrays of parameter values. Laplace starts its search for the mode
+          there. NUTS and SVI use only the shapes of the arrays.
     n_draws : int, default=1000
         Number of draws of each chain.
     n_chains : int, optional
@@ -153,21 +157,22 @@ def sample(
     coords : mapping of str to sequence, optional
         Labels along other axes, for example ``{"group": ["a", "b"]}``.
     identified : sequence of str, optional
-        Quantities for which R-hat and effective sample sizes of NUTS are checked.
-        Default: all. Omit quantities that are not identified. For example, a linear map
-        W is identified only up to rotation, and M = WᵀW is identified.
+        Quantities to check after NUTS by effective sample sizes and R-hat, which is
+        near 1 if the chains agree. Default: all. Omit quantities that the data cannot
+        determine. For example, a rotation of a linear map W does not change the
+        metric, so check M = WᵀW instead of W.
     log_likelihood : bool, default=False
         Whether to store the log likelihood of every observation under every draw, which
         ``loo`` requires (n_chains × n_draws × n_observations numbers). The values
-        ignore the learning rate and data weights. Only for NumPyro models.
+        ignore ``learning_rate`` and data weights. Only for NumPyro models.
 
-        If the learning rate or a weight is not 1, or if pairs share points,
-        observations are not exchangeable. The group then has a second variable
-        ``power``, and ``az.loo`` raises an error.
+        If ``learning_rate`` or a weight is not 1, or if pairs share points,
+        leave-one-out is not valid. ``loo`` and ``az.loo`` then raise an error.
     log_prior : bool, default=True
-        Whether to store the log prior density of each site, and the log likelihood of
-        all data, under every draw. ``az.psense_summary`` requires both. A ``Target``
-        needs ``parts`` for them.
+        Whether to store two terms under every draw, which ``az.psense_summary``
+        requires: the log likelihood of all data, and the log prior density of each
+        named variable (NumPyro sample site). For a ``Target``, its function ``parts``
+        must compute them.
     predictive : bool, default=False
         Whether to simulate observations under every draw, and store them as
         ``posterior_predictive``. This requires one more compilation, and as much memory
@@ -175,7 +180,7 @@ def sample(
     prior_draws : int, optional
         Number of draws from the prior, stored as ``prior``. Observations simulated from
         these draws are stored as ``prior_predictive``. Requires one or two more
-        compilations. Only for NumPyro models with proper priors. Default: no draws.
+        compilations, and a NumPyro model without flat priors. Default: no draws.
     dtype : {"float64", "float32"}, default="float64"
         Floating-point precision. It is set only during this call.
     progress : bool, optional

@@ -1,9 +1,8 @@
 """``SVI``: independent draws from a variational guide, with a k-hat.
 
 The guide is one of NumPyro's automatic guides, fitted by Adam on the evidence lower
-bound, in blocks of one compiled update. A guide is an approximation. For LCA, only
-normalizing flows have a k-hat below 0.7. Use a guide for speed and for large data
-(``batch``), not as a reference.
+bound, in unconstrained coordinates and in blocks of one compiled update. A guide is an
+approximation. For LCA, only normalizing flows have a k-hat below 0.7.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -179,19 +178,21 @@ def _finish(
 class SVI:
     """Independent draws from a variational approximation of the posterior.
 
-    The approximating distribution is called a *guide*. Use it for speed and for large
-    data (``batch`` of ``sample``), not as a reference.
+    The approximating distribution is called a *guide*, and is fitted by stochastic
+    optimization. Use it for speed and for large data (``batch`` of ``sample``), not as
+    a reference.
 
     Parameters
     ----------
     guide : str, default="AutoMultivariateNormal"
-        Name of a NumPyro guide with a density, one of ``svi.GUIDES``.
+        Name of one of NumPyro's automatic guides, in ``svi.GUIDES``.
     n_steps : int, default=3000
         Number of steps of the optimizer Adam, at least 20.
     step_size : float, default=0.01
-        Step size of Adam, in unconstrained coordinates.
+        Step size of Adam. Decrease it if the fit fails.
     n_particles : int, default=4
-        Number of draws used to estimate the evidence lower bound in each step.
+        Number of draws per step, with which the objective (the evidence lower bound) is
+        estimated.
 
     Examples
     --------
@@ -223,8 +224,9 @@ class SVI:
         """Fit a guide (an approximation) to a target, and draw from the guide.
 
         The ``n_chains * n_draws`` draws, at least 100, are in one chain. If
-        ``posterior.start`` is a Gaussian, it whitens the coordinates of the guide. If
-        it is a position, only its shapes are used.
+        ``posterior.start`` is a Gaussian, the guide is fitted to coordinates with its
+        mean and covariance removed. If it is a position, only the shapes of its arrays
+        are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior
@@ -253,10 +255,10 @@ class SVI:
         """Fit a guide (an approximation) to a NumPyro model, and draw from the guide.
 
         ``kwargs`` may contain a subsample size (``batch``) for the fit. ``full_kwargs``
-        are used for the draws and for k-hat, which measures the quality of the guide.
-        The attributes include k-hat, the guide and the evidence lower bound (mean over
-        the last 5% of the steps). Raises ValueError if the bound is not finite, or for
-        fewer than 100 draws, which are too few for k-hat.
+        are used for the draws and for k-hat, a diagnostic of the guide: below 0.7 is
+        reliable. The attributes include k-hat, the guide and the objective (the
+        evidence lower bound, mean over the last 5% of the steps). Raises ValueError if
+        the objective is not finite, or for fewer than 100 draws.
         """
         n_draws = check_number("n_draws", n_draws, 100, whole=True)
         full_kwargs = kwargs if full_kwargs is None else full_kwargs

@@ -64,16 +64,17 @@ class Target(NamedTuple):
     ----------
     log_density : callable
         ``log_density(position, data)`` computes the natural log of the density of
-        ``position``, up to a constant. A position is a pytree of unconstrained arrays.
+        ``position``, up to a constant. A position is a pytree of arrays, whose entries
+        can be any real numbers.
     functionals : callable
         ``functionals(position, data)`` computes the quantities to report, as a dict of
-        arrays. Report identified quantities, because R-hat and effective sample sizes
-        are computed from the result.
+        arrays. Report quantities that the data determine, because the convergence of
+        chains is checked on them.
     parts : callable, optional
-        ``parts(position, data)`` computes two terms for power scaling: a dict with the
-        log prior of each site, and the log likelihood. The log prior is in the
-        coordinates of the model, without the Jacobian of the transformation to
-        ``position``. The log likelihood includes the learning rate and weights.
+        ``parts(position, data)`` computes two terms for ``az.psense_summary``: a dict
+        with the log prior of each parameter, and the log likelihood. The log prior is
+        in the coordinates of the model, without the Jacobian of the transformation to
+        ``position``. The log likelihood includes its power (learning rate) and weights.
 
     Examples
     --------
@@ -91,12 +92,12 @@ class Target(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A Gaussian approximation of a posterior, in unconstrained coordinates.
+    """A Gaussian approximation of a posterior.
 
     Attributes
     ----------
     mean : pytree of arrays
-        Mean, as a position (a pytree of unconstrained arrays).
+        Mean, as a position: arrays of numbers without bounds.
     factor : array of shape (k, m)
         Square root of the covariance: covariance = factor factorᵀ. Rows are in the
         order of ``jax.flatten_util.ravel_pytree(mean)``. The covariance is singular if
@@ -117,8 +118,8 @@ class Posterior(NamedTuple):
     data : pytree of arrays
         Second argument of the functions of the target.
     start : Gaussian, or pytree of arrays
-        Gaussian approximation of the posterior, or a position (a pytree of
-        unconstrained arrays).
+        Gaussian approximation of the posterior, or a position (arrays of numbers
+        without bounds).
 
     Examples
     --------
@@ -148,9 +149,9 @@ class Draws(NamedTuple):
         Method and settings. Approximations also have ``khat``, a diagnostic of their
         quality, unless it was not computed.
     log_prior : dict of arrays of shape (n_chains, n_draws)
-        Log prior density of each NumPyro site. Empty if the target has no ``parts``.
+        Log prior density of each parameter. Empty if the target has no ``parts``.
     log_likelihood : array of shape (n_chains, n_draws), optional
-        Log likelihood of all data, with learning rate and weights.
+        Log likelihood of all data, with its power (learning rate) and weights.
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 ArviZ's ``loo`` assumes that the group ``log_likelihood`` has one variable with the log
 likelihoods of exchangeable observations. Pairs that share points and tempered
-likelihoods violate this assumption. Their group has a second variable, ``power``. The
-sum of both variables is the log likelihood of the posterior, which power scaling needs.
+likelihoods violate this assumption. Their group has a second variable, ``power``: the
+total minus the sum over observations, which power scaling needs.
 ``loo`` raises an error for two variables. Bootstrap draws have no posterior density,
 and their group is ``pseudo_log_likelihood``.
 """
