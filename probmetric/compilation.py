@@ -107,8 +107,9 @@ def compilation_cache(
     Yields
     ------
     Path or None
-        Folder of the programs. None if nothing was changed: PROBMETRIC_CACHE disables
-        the cache, JAX already has a cache, or the default folder cannot be used.
+        Folder of the programs. It is None in three cases, if no ``folder`` was passed:
+        PROBMETRIC_CACHE is "", "0" or "off" (which disables the cache), JAX already has
+        a cache, or the default folder cannot be used.
 
     Notes
     -----

@@ -80,8 +80,8 @@ class GLML(SameProbability, GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        - "min_norm": the metric at a query that is nearest to the pooled metric (see
-          ``gamma``), among all metrics that remove the bias.
+        - "min_norm": among all metrics that remove the bias at a query, the one that is
+          nearest to the pooled metric (see ``gamma``).
         - "zero_bias": the metric of Eq. (10) of the paper.
         - "regularised": the metric that minimizes the squared bias plus a ridge
           penalty.
@@ -89,11 +89,11 @@ class GLML(SameProbability, GaussianLearner):
     gamma : "cv" or float ≥ 0, default "cv"
         Weight γ with which the pooled metric is added to the local metric. The pooled
         metric is the Mahalanobis metric of the covariance within classes. γ = ∞ uses
-        only the pooled metric. "cv" compares the cross-validated log loss of votes
-        under the Euclidean metric of scaled features, then under γ = ∞, 10, 3, 1, 0.3,
-        0.1 and 0. It chooses the first metric in this order whose loss is at most two
-        standard errors above the lowest loss. "cv" takes about 15 fits, or 5 with 300
-        or more points. It does not use rows with missing entries.
+        only the pooled metric. "cv" tries the Euclidean metric of scaled features, then
+        γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first of these whose
+        cross-validated log loss is at most two standard errors above the lowest. "cv"
+        takes about 15 fits, or 5 with 300 or more points. It does not use rows with
+        missing entries.
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "posterior" averages the Gaussians over the posterior
         of their parameters. "mle" uses the Gaussians of the paper: maximum likelihood,
@@ -131,7 +131,7 @@ class GLML(SameProbability, GaussianLearner):
     classifier_ : KNeighborsClassifier
         Classifier that ``predict`` uses. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
-        Prior, posterior and evidence as in ``GaussianClasses``, in scaled units.
+        As in ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
     Notes

@@ -111,7 +111,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Use this class to compute coordinates of objects from their dissimilarities. The
     embedding is the same as with scikit-learn's ``ClassicalMDS``. This class also has
-    ``transform`` for new objects, and reports and corrects negative eigenvalues.
+    ``transform`` for new objects. It reports and corrects negative eigenvalues, which
+    occur if the dissimilarities are not Euclidean distances.
 
     Parameters
     ----------
@@ -136,7 +137,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Centered positions, with columns by descending eigenvalue. Signs of columns are
         not identified.
     eigenvalues_ : array of shape (k,)
-        Largest eigenvalues of the centered Gram matrix, or 0 if not positive.
+        Variances of the coordinates times n: the largest eigenvalues of the matrix of
+        inner products of the centered objects. 0 if not positive.
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if the dissimilarities are
         not Euclidean distances.
@@ -238,11 +240,11 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
-        """Compute positions of new objects by Gower's formula.
+        """Compute positions of new objects from their distances to objects of the fit.
 
         X has shape (m, d). If ``metric="precomputed"``, X contains dissimilarities to
         the n objects of ``fit``, shape (m, n). Objects of ``fit`` get the positions
-        ``embedding_``.
+        ``embedding_``. (The formula is Gower's.)
         """
         check_is_fitted(self)
         D = self._validated(X, reset=False)

@@ -66,8 +66,8 @@ class PairLDA(PairLearner):
         is fast, because C̄ and F̄ are then computed from sums over points. "nearest"
         pairs each point with its nearest points of the same class and of other classes.
         "impostors" pairs each point with its ``n_targets`` nearest points of the same
-        class, and with all points of other classes that are nearer than the last of
-        these.
+        class (its targets), and with all points of other classes that are nearer than
+        its farthest target.
 
     Attributes
     ----------

@@ -117,20 +117,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         neighbors has one vote. Use "soft" with draws of a metric, because averages of
         "count" votes are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        None uses ``metric``, or the fitted metric of a learner. Otherwise ``metric``
-        must be a learner, and votes are averaged over the draws of its
-        ``posterior_metric(draws)``.
+        None uses one metric: ``metric``, or the fitted metric of a learner. Otherwise
+        ``metric`` must be a learner. Class probabilities are then averaged over the
+        posterior draws of ``posterior_metric("prediction")`` or ("intervals").
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
         weight. For its unit see ``n_neighbors``. The unit is proportional to the
         metric, so rescaling a metric has no effect. "loo" chooses the bandwidth (0.05
-        to 4) and the sharpness together, by the leave-one-out log score of at most 2000
-        training points, minus a penalty (Eq. (5) of ``neighbors.votes``).
+        to 4) and ``sharpness`` together, by leave-one-out: at most 2000 training points
+        are predicted without their own vote.
     sharpness : "loo" or float > 0, default="loo"
         Exponent of soft votes. With 1, the probability of a class is the sum of the
         weights of its points, divided by the sum of all weights. Larger values increase
-        the probability of the class with the largest mean weight (Eq. (4) of
-        ``neighbors.votes``). "loo" chooses among 1, 1.5, 2 and 3.
+        the probability of the class with the largest mean weight. "loo" chooses among
+        1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training class frequencies, which are averaged with the votes. For
         "soft" votes it is in [0, 1), and "loo" uses 0.02. For "count" votes it is a
@@ -159,9 +159,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Value that ``predict`` returns for a novel point. The label must have the type
         of the classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
-        Label of unlabeled rows, for example -1. ``fit`` and ``score`` ignore these
-        rows. NaN also matches the label None. With None or "warn", every label is a
-        class. "warn" also warns if a label is -1.
+        Value in y that marks unlabeled rows, such as -1. ``fit`` and ``score`` ignore
+        these rows. NaN marks all missing values, also None. By default, every value is
+        a class, and -1 besides classes such as 0 and 1 causes a warning. Set None to
+        avoid this warning.
 
     Attributes
     ----------
@@ -232,7 +233,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
-        """Fit a learner, choose the settings of the votes, and store the points.
+        """Fit the metric if it is a learner, choose "loo" parameters, and store points.
 
         Parameters
         ----------
@@ -244,8 +245,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. They multiply the votes and the leave-one-out
-            scores of the points. A learner as ``metric`` also gets the weights, if it
-            supports weights. Default: 1 for all.
+            scores of the points. If ``metric`` is a learner whose ``fit`` has
+            ``sample_weight``, its fit uses them too. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -562,9 +563,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         If ``metric_`` is a PosteriorMetric, neighbors are ordered by the mean
-        dissimilarity over draws. (For Mahalanobis metrics this mean is the squared
-        distance under the posterior mean of their matrix.) For the uncertainty of
-        neighbors, use ``PosteriorMetric.neighbor_probability``.
+        dissimilarity over draws. (For Mahalanobis metrics, it is the mean squared
+        distance.) For the uncertainty of neighbors, use
+        ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------

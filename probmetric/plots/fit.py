@@ -47,10 +47,11 @@ def matrix(
 ) -> Figure:
     """Draw the matrix M of standardized features, and the contribution of directions.
 
-    The upper panel shows the entries of M, multiplied by the standard deviations of
-    both features in X. The lower panel shows the fraction that each direction
-    contributes to the mean squared distance between two random points. Directions are
-    the principal components of the transformed points. At most 20 are shown.
+    The squared distance of x and x' is (x - x')ᵀ M (x - x'). The upper panel shows the
+    entries of M if features have standard deviation 1: M_ij times the standard
+    deviations of features i and j in X. The lower panel shows the fraction that each
+    direction contributes to the mean squared distance between two random points.
+    Directions are the principal components of the transformed points, at most 20.
 
     Parameters
     ----------
@@ -208,10 +209,10 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel shows the first two principal components under one metric, with links to
-    nearest neighbors (``embedding``). The fewer links between classes, the more
-    neighbors have the same class. Use points that were not in the fit, otherwise the
-    lower panel is too optimistic.
+    Each panel shows the first two principal components under one metric, as
+    ``embedding`` does. Lines link each point to its nearest neighbors. Fewer links
+    between classes mean that more neighbors have the same class. Use points that were
+    not in the fit, otherwise the lower panel is too optimistic.
 
     Parameters
     ----------

@@ -92,10 +92,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters that are learned from groups or pairs: W_k and B_k of each component
         ("free"), or Σ_k of each component and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. For one component with
-          ``covariance="free"`` and at most as many groups as features, another prior is
-          used. It shrinks W_k to a multiple of the diagonal matrix of feature
-          variances, with the weight of 8 points per feature, and shrinks B_k weakly.
+        - "default": the weak prior of Fraley and Raftery. One exception is a fit with
+          one component, ``covariance="free"`` and at most as many groups as features.
+          Its prior shrinks W_k to a multiple of the diagonal matrix of feature
+          variances. The prior then counts as much as 8 points per feature. It shrinks
+          B_k weakly.
         - "flat": maximum likelihood. A maximum may not exist.
         - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
           Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
@@ -163,7 +164,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     fits, and is then stored. Use ``calibration=None`` if you only need neighbors or the
     order of pairs. For equations see ``inference.two_stage.calibration``.
 
-    ``sample`` draws near the fit, and does not explore other modes of the posterior.
+    ``sample`` starts at the fit, and does not explore other maxima of the posterior.
     After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
     variables for which R-hat is computed: mean and covariance_total (of an instance),
     within_average (the weighted mean of W_k), and α if it is sampled. The group
@@ -252,7 +253,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         y : array-like of shape (N,), optional
             1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
             pairs. At least one label must be 1, because only pairs of one source
-            identify W. The points of other pairs are used as single instances.
+            identify W. Each point of another pair is used as the only instance of its
+            source.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -435,11 +437,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._changed(mixture, alpha, "fit_alpha")
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Update ``fit(X)``, a fit without groups, with a batch of rows (no NaN).
+        """Update the model with a batch of rows (without groups and NaN).
 
-        The first call is equivalent to ``fit``. Each further call adds the statistics
-        of the batch to the earlier statistics, and updates the parameters once. A batch
-        that is passed twice counts twice.
+        The first call is equivalent to ``fit(X)``. Each further call adds the
+        statistics of the batch to the earlier statistics, and updates the parameters
+        once. A batch that is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
@@ -573,8 +575,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" samples near the fit, and does not search for other modes. "laplace"
-            and "svi" are approximations, and report the diagnostic k-hat.
+            "nuts" is exact up to Monte Carlo error, if the posterior has one maximum.
+            It starts at the fit, and does not search for other maxima. "laplace" and
+            "svi" are faster approximations, and report their error as Pareto k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``
