@@ -107,9 +107,9 @@ def compilation_cache(
     Yields
     ------
     Path or None
-        Folder of the programs. It is None in three cases, if no ``folder`` was passed:
-        PROBMETRIC_CACHE is "", "0" or "off" (which disables the cache), JAX already has
-        a cache, or the default folder cannot be used.
+        Folder of the programs. Without ``folder``, it may be None: the variable
+        PROBMETRIC_CACHE is "off", JAX already has a cache, or the default folder cannot
+        be used. JAX's settings are then not changed.
 
     Notes
     -----

@@ -60,9 +60,9 @@ class Shared:
         avoid this warning.
     handle_unknown : {"error", "ignore"}, default="error"
         Treatment of values that did not occur in ``fit``, in text or categorical
-        columns of a data frame. "error" raises an error. A missing value then becomes
-        NaN, which is an error in most learners. "ignore" gives unknown and missing
-        values the same distance from all known values.
+        columns of a data frame. "error" raises an error, and replaces missing values by
+        NaN, which most learners reject. "ignore" gives unknown and missing values the
+        same distance from all known values.
     """
 
     def fit(self) -> None:

@@ -64,7 +64,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     A point x is projected to Ax by a learned p × d matrix A. In the projection, the
     density of every class is a mixture of Gaussians. Class probabilities are computed
     from these densities. The fit maximizes the probability of the classes, not the
-    density of x. A step takes O(n) operations for n points.
+    density of x.
 
     Parameters
     ----------
@@ -90,17 +90,17 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Weight of the data relative to the prior: the power to which the likelihood is
         raised. It is not a step size. Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        - "lbfgs" maximizes the posterior density of A and the mixtures together.
+        - "lbfgs" maximizes the posterior density of A and the mixtures.
         - "hybrid" alternates EM and conjugate gradient steps for A, as in the paper. It
           does not maximize a single objective, and returns its best iterate. Gradient
           steps keep the centers of the mixtures fixed.
         - "hybrid_tied" is like "hybrid", but the centers are projected points that move
           with A in gradient steps.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        Metric of ``components_`` and ``transform``. "subspace" is the Euclidean
-        distance after projection. "average_fisher" gives more weight to directions in
-        which class probabilities change. Its matrix is the Fisher information of these
-        probabilities, averaged over the points.
+        Metric of ``components_`` and ``transform``. "average_fisher": distances are
+        long in directions in which class probabilities change much (by their Fisher
+        information, averaged over the points). "subspace": the Euclidean distance after
+        projection.
     max_iter : int, optional
         Maximum number of steps. Default: 500 for "lbfgs", and 30 for the hybrid
         solvers, which stop after ``max_iter`` steps by design.
@@ -124,7 +124,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         covariance within mixture components is I. This does not change class
         probabilities.
     fit_ : Fit
-        Result of the solver, before A is transformed.
+        Result of the solver, before A is scaled.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -132,8 +132,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     Notes
     -----
-    The fit is a local optimum. A is identified only up to an invertible linear map,
-    which does not change metrics and probabilities. By default ``posterior_metric``
+    The fit is a local optimum. A is unique only up to an invertible linear map, which
+    does not change metrics and probabilities. By default ``posterior_metric``
     computes 200 metrics by ``method="laplace"``, with mixtures fixed at their posterior
     mode. For log losses with few labels see Benchmarks: few_mixtures.
 
@@ -346,7 +346,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         -------
         DataTree
             Posterior draws of ``J`` (d, d) and ``class_probability`` (point, class). A
-            and the mixtures are not stored, because they are not identified.
+            and the mixtures are not stored, because they are not unique.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)

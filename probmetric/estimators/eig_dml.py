@@ -79,7 +79,7 @@ class EigDML(PairLearner):
     Attributes
     ----------
     components_ : array of shape (r, d)
-        Linear map in input units, identified only up to rotation and reflection of its
+        Linear map in input units, unique only up to rotation and reflection of its
         rows. If s > 0, r is d. If s = 0, r is the rank of the optimum, which is often
         far below d. Columns of constant features are zero.
     prior_strength_ : float

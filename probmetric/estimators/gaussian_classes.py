@@ -245,9 +245,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     """Classify by Gaussian classes, averaged over the posterior of their parameters.
 
     Use this class to classify. Use ``GLML`` for a local metric computed from the
-    Gaussians. Each class has a Gaussian density. A prior, chosen from the data, shrinks
-    the means and covariances. (It is normal-inverse-Wishart, so averages over the
-    posterior are exact: the predictive density of each class is a Student-t.)
+    Gaussians. A prior, chosen from the data, shrinks means and covariances of the
+    classes. (The prior is normal-inverse-Wishart. The predictive density of each class,
+    averaged over the posterior, is a Student-t.)
 
     Parameters
     ----------
@@ -289,9 +289,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        Log marginal likelihood: the log density of the (scaled) training data, averaged
-        over the prior ``prior_``. Use it to compare values of ``covariance`` on the
-        same data, with ``prior="evidence"``. NaN if entries are missing.
+        Log marginal likelihood: log density of the scaled training data, averaged over
+        ``prior_``. Use it to compare values of ``covariance`` on the same data, with
+        ``prior="evidence"``. NaN if entries are missing.
     posterior_ : ClassPosterior
         Parameters of the posterior, in scaled units. If entries are missing, every
         array has a leading axis of length 24, for the imputations.

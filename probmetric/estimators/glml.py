@@ -69,9 +69,9 @@ class GLML(SameProbability, GaussianLearner):
 
     Each class has a Gaussian density. From these densities, GLML computes a metric for
     each query point. Predictions are votes of the nearest neighbors under this metric,
-    averaged over posterior draws of the Gaussians. Votes are biased, because class
-    probabilities at the neighbors differ from those at the query. The metric removes
-    this bias to second order in the distance.
+    averaged over posterior draws of the Gaussians. Class probabilities at the neighbors
+    differ from those at the query, which biases the votes. The metric removes this bias
+    to second order in the distance.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class HierarchicalLCA(EffectLearner):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Common linear map in input units, identified up to rotation and reflection.
+        Common linear map in input units, unique up to rotation and reflection.
         ``transform`` and ``pair_distance`` use the common map. It is also the map for
         new groups.
     group_components_ : array of shape (G, p, d)
@@ -97,11 +97,11 @@ class HierarchicalLCA(EffectLearner):
     An entry of the common map, for standardized features, has prior standard deviation
     c/√λ. Here c is ‖W₀‖/√p, with the Frobenius norm of the prior mean W₀.
 
-    The estimate of ω maximizes its posterior density, with the other parameters
-    integrated out by Laplace's method. (The joint density is always largest at ω = 0.)
-    The linear maps and b then maximize the posterior density given ω. The fit may find
-    a local maximum. Laplace's method underestimates ω if groups differ much. See
-    Benchmarks: hierarchical for coverage, and for data on which pooling did not help.
+    The estimate of ω maximizes its posterior density, averaged over the other
+    parameters by Laplace's method (a Gaussian approximation). The linear maps and b
+    then maximize the posterior density given ω. The fit may find a local maximum.
+    Laplace's method underestimates ω if groups differ much. See Benchmarks:
+    hierarchical for coverage, and for data on which pooling did not help.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
     matrices M_group (group, feature, feature_bis) of the groups, b, and ω as

@@ -153,7 +153,7 @@ class LDA(_TiedClasses):
     ----------
     components_ : array of shape (k, d)
         Discriminant directions in input units, scaled such that ``components_ @
-        covariance_ @ components_.T`` is the identity matrix. Signs are not identified.
+        covariance_ @ components_.T`` is the identity matrix. Signs are arbitrary.
     eigenvalues_ : array of shape (k,)
         Variance between classes divided by variance within classes, along each
         direction, descending.
@@ -252,7 +252,7 @@ class RCA(_TiedClasses):
     Attributes
     ----------
     components_ : array of shape (d, d)
-        Matrix L in input units. LᵀL is the inverse of ``covariance_``. L is identified
+        Matrix L in input units. LᵀL is the inverse of ``covariance_``. L is unique
         only up to a rotation. Columns of constant features are zero.
     prior_strength_ : float
         Weight of the prior that was used. ∞ if "cv" chose not to learn a covariance.

@@ -73,7 +73,7 @@ class PairLDA(PairLearner):
     ----------
     components_ : array of shape (k, d)
         Linear map in input units. Its k rows are in order of descending weight. Signs
-        are not identified.
+        are arbitrary.
     values_ : array of shape (k,)
         With ``method="generalized"``, the ratio λ of each row of ``components_`` (see
         ``weighting``). With other methods, the eigenvalues of M for standardized

@@ -51,12 +51,12 @@ class Calibration(NamedTuple):
     Parameters
     ----------
     intercept : float
-        Intercept a in nats.
+        Intercept a, in natural logarithms.
     slope_for, slope_against : float
         Slopes b₁ ≥ 0 for l ≥ 0 (a common source is more likely) and b₂ ≥ 0 for l < 0
         (a common source is less likely).
     bound : float
-        Largest absolute value (> 0) of a calibrated log ratio, in nats.
+        Largest absolute value (> 0) of a calibrated log ratio.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class PairSimilarity(MetricBase):
     observations without noise. The theory page *The two-stage
     normal mixture* derives the densities.
 
-    Missing values (NaN) are integrated out, but only outside ``jit``. ``symmetric`` is
+    Densities ignore missing values (NaN), but only outside ``jit``. ``symmetric`` is
     False for all scores. Without ``noise_other``, the scores "joint", "log_ratio" and
     "kernel" are symmetric up to rounding.
 

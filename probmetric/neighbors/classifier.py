@@ -138,8 +138,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest class probability is below this threshold.
         If abstaining costs c and an error costs 1, the optimal threshold of a
-        calibrated classifier is 1 - c (Chow's rule). Far from all classes, one class
-        may still be probable. To find points far from all classes, use ``novelty``.
+        calibrated classifier is 1 - c (Chow's rule). To find points far from all
+        classes, use ``novelty``, because one class may be probable even there.
     reject_label : label, optional
         Value that ``predict`` returns if it abstains. The label must have the type of
         the classes and must not be a class. Required if ``reject_below`` > 0. ``score``
@@ -184,8 +184,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     bandwidth_, sharpness_, prior_weight_ : float
         Values used in predictions.
     scale_ : array of shape (s,)
-        Unit of the bandwidth under each of s draws (Eq. (2) of ``neighbors.votes``).
-        Only for soft votes.
+        Unit of the bandwidth under each of s draws. Only for soft votes.
     loo_scores_ : array of shape (g, t, w)
         Mean leave-one-out log score of each combination that "loo" tried: g bandwidths,
         t values of the sharpness, and w prior weights. NaN if "loo" was not used. If
@@ -503,9 +502,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         A small p-value means that a point is far from all classes. A point between two
         classes may have a large p-value. The distance from a point to its nearest
         training point is compared with the nearest-neighbor distances of the training
-        points (Eq. (2) of ``neighbors.typicality``). If new points of the training
-        classes are distributed as the training points, a fraction of about α has a
-        p-value ≤ α. This fraction may differ between classes.
+        points. If new points of the training classes are distributed as the training
+        points, a fraction of about α has a p-value ≤ α. This fraction may differ
+        between classes.
 
         If ``metric`` is a learner and there are at most 1000 training points, the
         learner is refitted in five folds. Otherwise the metric is not refitted, and

@@ -41,10 +41,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        Metric, as in ``KNeighborsClassifier`` (but not a list), or None for the
-        Euclidean distance. For a learner, y is divided at quantiles into classes, to
-        which the learner is fitted. This metric may predict y worse than the Euclidean
-        distance, so compare the two.
+        Metric, as in ``KNeighborsClassifier`` (but not a list). None is the Euclidean
+        distance. A learner is fitted to classes, made by dividing y at quantiles. Its
+        metric may predict y worse than the Euclidean distance, so compare the two.
     n_neighbors : int, default=5
         Number of neighbors, as in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"

@@ -108,10 +108,9 @@ def eigenvalues(
 
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
-    an error: the uncertainty of the linear map W, with M = WᵀW, increases the
-    eigenvalues of the posterior mean of M. On average over draws, the largest
-    eigenvalue is above the largest eigenvalue of this mean, and the smallest eigenvalue
-    is below the smallest.
+    an error: M is computed from a linear map, whose uncertainty makes M larger on
+    average over draws. The largest eigenvalue of a draw is, on average, also above the
+    largest eigenvalue of the mean of M, and the smallest is below the smallest.
 
     Parameters
     ----------

@@ -45,13 +45,13 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M of standardized features, and the contribution of directions.
+    """Draw the matrix M of a metric, and the contribution of directions.
 
-    The squared distance of x and x' is (x - x')ᵀ M (x - x'). The upper panel shows the
-    entries of M if features have standard deviation 1: M_ij times the standard
-    deviations of features i and j in X. The lower panel shows the fraction that each
-    direction contributes to the mean squared distance between two random points.
-    Directions are the principal components of the transformed points, at most 20.
+    The upper panel shows each entry M_ij of the metric's matrix, multiplied by the
+    standard deviations of features i and j in X. The lower panel shows the fraction
+    that each direction contributes to the mean squared distance between two random
+    points. Directions are the principal components of the transformed points, at most
+    20.
 
     Parameters
     ----------
@@ -105,8 +105,7 @@ def importance(
     """Draw a forest plot of the features, by their contribution to the distance.
 
     The value of a feature is the distance between two points that differ by one
-    standard deviation in this feature only. (The value is the root of the diagonal
-    entry of M, times the standard deviation.) Correlated features can replace each
+    standard deviation in this feature only. Correlated features can replace each
     other, so their values should be read together. At most 40 features are shown.
 
     A text or categorical column has one value: √(m/2), where m is the mean squared

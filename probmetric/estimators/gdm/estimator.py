@@ -83,10 +83,10 @@ class GDM(
     sites, and ``fit`` for points with class labels. Each covariate f has an increasing
     curve s_f, a sum of I-splines: smooth curves that increase from 0 to a height ≥ 0.
     For two sites with covariates x and x', the expected dissimilarity is
-    ``1 - exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. The data of a
-    pair are a binomial count: of all individuals (or species) at the two sites, the
-    *trials*, y are common to both. The fit maximizes the posterior density, with
-    half-normal priors of heights and b. This maximum is unique.
+    ``1 - exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. The model is
+    binomial: the *trials* of a pair are the individuals (or species) at the two sites,
+    of which y are common to both. The fit is the unique maximum of the posterior
+    density, with half-normal priors of heights and b.
 
     Parameters
     ----------

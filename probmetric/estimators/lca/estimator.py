@@ -133,20 +133,18 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ``matrix_error_``), up to 100,000. A sample has at least two points of each
         class.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
-        L-BFGS, EM, or the slower EM of the paper. All maximize the same function, the
-        posterior density.
+        L-BFGS, EM, or the slower EM of the paper, for the same objective.
     tol : float > 0, optional
         L-BFGS stops if an iteration increases the log posterior density by less than
         ``tol``. EM stops if the estimated relative distance from the maximum is below
         ``tol``. Default: 1e-8 for L-BFGS, and 1.5e-8 for EM.
     random_state : int, RandomState or None, default=0
-        Seed of the folds of ``regularization="cv"`` and of the choice of anchors. With
-        None, both differ in every fit.
+        Seed of the folds of ``regularization="cv"``, and of the choice of anchors.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map L in input units, identified only up to rotation and reflection of
+        Linear map L in input units, unique only up to rotation and reflection of
         its rows. Columns of constant features are zero, also in posterior draws.
     intercept_ : float
         Intercept b. P(same) of two equal points is exp(-b) in the model.
@@ -173,9 +171,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
-        Standard error of each entry of M = LᵀL due to the random choice of anchors, if
-        ``n_anchors`` is set. It has 7 degrees of freedom (see Benchmarks: anchors). It
-        does not include the sampling of the data.
+        Standard error of each entry of M = LᵀL due to the random choice of anchors (not
+        of the data), if ``n_anchors`` is set. It has 7 degrees of freedom. See
+        Benchmarks: anchors.
     threshold_, pair_classes_ : float, array of shape (2,)
         Largest distance that ``predict`` classifies as *same*, and the two labels that
         it returns. Set by ``fit_pairs``, ``calibrate_threshold`` or ``set_threshold``.
@@ -186,10 +184,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    In the paper's parameters, the linear map is L = W / √(1 + 2σ²), with the noise
-    variance ``sigma2_``. The fit maximizes the posterior density of W and log b, for
-    standardized features, and may be a local maximum. The prior of W is normal with
-    mean W₀. Every entry has standard deviation ‖W₀‖/√(pλ), with the Frobenius norm.
+    The paper's parameters are the noise variance σ² (``sigma2_``) and the linear map
+    W = √(1 + 2σ²) L. The fit maximizes the posterior density of W and log b, for
+    standardized features. It may be a local maximum. The prior of W is normal with mean
+    W₀. Every entry has standard deviation ‖W₀‖/√(pλ), with the Frobenius norm.
     Unless ``prior_mean`` is an array, the scale of W₀ is computed from the pairs
     (empirical Bayes). The prior of exp(-b) is uniform on (0, 1).
 
@@ -434,14 +432,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         After ``fit``, use the draws only for figures and model checks. For intervals
         use ``posterior_metric("intervals")``.
 
-        Draws after ``fit`` do not measure sampling error. Their pairs share points, and
-        the default learning rate is only a convention. Distances usually vary more over
-        these draws than over fits to other samples. No learning rate corrects this (see
-        Benchmarks: label_draws).
+        Draws after ``fit`` do not measure sampling error, because their pairs share
+        points. Distances usually vary more over these draws than over fits to other
+        samples. No learning rate corrects this (see Benchmarks: label_draws).
 
         ``log_prior`` in the result is the log prior density of log b and of the linear
-        map W of standardized features. Its density is summed over W and -W, because W
-        is identified only up to sign (Eq. 2 of ``inference.lca.target``).
+        map W of standardized features, summed over W and -W.
 
         Examples
         --------

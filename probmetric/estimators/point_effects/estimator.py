@@ -66,7 +66,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map in input units, identified up to rotation and reflection.
+        Linear map in input units, unique up to rotation and reflection.
     spread_ : float
         Standard deviation ω of the effects u_i. 0 if points do not differ.
     intercept_ : float
@@ -89,11 +89,12 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     An entry of the linear map, for standardized features, has prior standard deviation
     ‖W₀‖/√(pλ), with the Frobenius norm of the prior mean W₀.
 
-    The estimate of ω maximizes the marginal posterior density of ω, computed by
-    Laplace's method. The linear map, b and the effects then maximize the posterior
-    density given ω. The fit may find a local maximum. A fit can have at most 5000
-    parameters, including one for each point. P(same) of new points assumes that the
-    points of the fit are a random sample of all points, and is not calibrated.
+    The estimate of ω maximizes its posterior density, averaged over the other
+    parameters by Laplace's method (a Gaussian approximation). The linear map, b and the
+    effects then maximize the posterior density given ω. The fit may find a local
+    maximum. A fit can have at most 5000 parameters, including one for each point.
+    P(same) of new points assumes that the points of the fit are a random sample of all
+    points, and is not calibrated.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric, ω as ``spread``,
     and three kinds of intercepts: ``b`` of a typical point, ``b_point`` of each point
@@ -218,7 +219,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, as in ``fit_pairs``. A point whose
             label is not in ``points_`` is new. Default: all points are new. Must be
-            None after ``fit``, and if ``points_`` is None.
+            None if ``points_`` is None, for example after ``fit``.
         labels, new_classes, prior_odds
             See ``LCA.same_probability``.
         """

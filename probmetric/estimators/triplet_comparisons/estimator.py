@@ -79,7 +79,7 @@ class TripletMetric(PairsMixin, TripletLearner):
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map in input units, identified up to rotation and reflection.
+        Linear map in input units, unique up to rotation and reflection.
     learning_rate_ : float
     lapse_rate_ : float
         Probability of a lapse (see ``lapse_rate``), fitted together with the linear map

@@ -92,18 +92,17 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters that are learned from groups or pairs: W_k and B_k of each component
         ("free"), or Σ_k of each component and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. One exception is a fit with
-          one component, ``covariance="free"`` and at most as many groups as features.
-          Its prior shrinks W_k to a multiple of the diagonal matrix of feature
-          variances. The prior then counts as much as 8 points per feature. It shrinks
-          B_k weakly.
+        - "default": the weak prior of Fraley and Raftery. For one component with
+          ``covariance="free"`` and at most as many groups as features, the prior is
+          stronger. It then shrinks W_k to a multiple of the diagonal matrix of feature
+          variances, and counts as much as 8 points per feature.
         - "flat": maximum likelihood. A maximum may not exist.
         - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
           Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
           chosen by the log loss of ``KNeighborsClassifier`` in folds, which takes 25 to
           75 small fits. If the weight is ∞, scores order pairs by Euclidean distance,
           and probabilities are not meaningful.
-        - ``TwoStagePrior``: a prior in the units of the fit (standardized).
+        - ``TwoStagePrior``: a prior for standardized features.
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. Default: the log likelihood ratio.
         For other scores see ``PairSimilarity``.
@@ -149,14 +148,15 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     calibration_ : Calibration or None
         Function that calibrates log ratios of the model, or None.
     objective_, converged_, n_iter_
-        Log joint density in the units of the fit, convergence of EM, and its steps.
+        Log joint density of standardized data and parameters, whether EM converged, and
+        the number of steps.
     choice_ : Choice
         Held-out log densities for each number of components, if ``n_components`` is a
         sequence.
 
     Notes
     -----
-    NaN entries are assumed to be missing at random, and are integrated out.
+    NaN entries are assumed to be missing at random. Densities use the other entries.
     ``fit_alpha`` and ``partial_fit`` do not allow NaN. The fit is a local optimum.
 
     The calibration is not computed in ``fit``, but at the first use of the log ratio
@@ -252,9 +252,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             NaN is a missing entry.
         y : array-like of shape (N,), optional
             1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
-            pairs. At least one label must be 1, because only pairs of one source
-            identify W. Each point of another pair is used as the only instance of its
-            source.
+            pairs. At least one label must be 1, because W is learned from pairs of one
+            source. Each point of another pair counts as a source with one instance.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -575,9 +574,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" is exact up to Monte Carlo error, if the posterior has one maximum.
-            It starts at the fit, and does not search for other maxima. "laplace" and
-            "svi" are faster approximations, and report their error as Pareto k-hat.
+            "nuts" starts at the fit, and does not search for other maxima of the
+            posterior. "laplace" and "svi" are approximations, and report their error as
+            Pareto k-hat.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``
