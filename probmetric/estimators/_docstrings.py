@@ -123,10 +123,9 @@ class Shared:
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior to store as ``prior``, for comparison with
-            the posterior. Observations simulated from them are stored as
-            ``prior_predictive``. The prior is the one that ``fit`` used, and depends on
-            the data. Default: no prior draws.
+            Number of draws from the prior of the fit, which depends on the data. They
+            are stored as ``prior``, and observations simulated from them as
+            ``prior_predictive``. Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.

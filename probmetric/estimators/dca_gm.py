@@ -337,10 +337,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             likelihood of all data, which ``az.psense_summary`` uses. With fixed
             mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior to store as ``prior``. Classes simulated from
-            them are stored as ``prior_predictive``. The prior is the one that ``fit``
-            used, and depends on the data. Requires sampled mixtures. Default: no prior
-            draws.
+            Number of draws from the prior of the fit, which depends on the data. They
+            are stored as ``prior``, and classes simulated from them as
+            ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
 
         Returns
         -------

@@ -140,16 +140,16 @@ class GLML(SameProbability, GaussianLearner):
     at least as accurate with 20 to 160 points. With few labels, ``gamma="cv"`` mostly
     chooses the Euclidean metric. See Benchmarks: few_classes.
 
-    ``sample`` draws exactly from the posterior of the Gaussians. Variables and
-    dimensions are weights (class), mean (class, feature) and covariance (class,
-    feature, feature_bis). ``sample`` is not available if ``densities="mle"``.
+    ``sample`` draws exactly from the posterior of the Gaussians (``method="exact"``).
+    Variables and dimensions are weights (class), mean (class, feature) and covariance
+    (class, feature, feature_bis). ``densities="mle"`` has no draws.
 
     By default ``posterior_metric`` uses the draws of the fit. It assumes that labeled
-    points are independent draws from the model. Intervals may contain the true distance
-    less often than their nominal probability. One reason is that noise of the estimated
-    densities lengthens local distances. Another is that the prior is chosen with the
-    same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite, all draws
-    have the same metric, and intervals are not available.
+    points are independent. Intervals may contain the true distance less often than
+    their nominal probability, because noise of the estimated densities lengthens
+    distances, and the prior is chosen with the same points. See Benchmarks:
+    local_intervals. If ``gamma_`` is infinite, all draws have the same metric, and
+    intervals are not available.
 
     References
     ----------

@@ -362,7 +362,7 @@ class HierarchicalLCA(EffectLearner):
         group : label, optional
             Label in ``groups_``. Any other label of the same type means a new group.
             Default: a new group, or the only group of a fit without groups. The metric
-            of a new group is uncertain, and is drawn from its distribution over groups.
+            of a new group is drawn from the learned distribution over groups.
         method : sampler, or "nuts", "laplace"; optional
             Name of a method, or a sampler such as ``pm.NUTS()``. Default: "laplace" for
             prediction, "nuts" for intervals.

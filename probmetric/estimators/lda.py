@@ -168,7 +168,7 @@ class LDA(_TiedClasses):
 
     Notes
     -----
-    ``sample`` makes exact, independent draws of four variables (with their dimensions):
+    ``sample`` makes exact, independent draws (``method="exact"``) of these variables:
 
     - M (feature, feature_bis), the matrix of the metric,
     - weights (class) and mean (class, feature),

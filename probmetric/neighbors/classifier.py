@@ -105,7 +105,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
           that the metric was not learned from. Class *probabilities* (not distances)
           are averaged over the draws of a ``PosteriorMetric``.
         - A list: each metric is fitted six times. Class probabilities are averaged with
-          weights from Bayesian stacking (``neighbors.stacking``).
+          weights that maximize the held-out log score (Bayesian stacking).
     n_neighbors : int, default=5
         With ``votes="count"``, the number k of neighbors that vote. With
         ``votes="soft"``, all points vote. The unit of ``bandwidth`` is then the median
@@ -562,8 +562,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         If ``metric_`` is a PosteriorMetric, neighbors are ordered by the mean
-        dissimilarity over draws. (For Mahalanobis metrics, it is the mean squared
-        distance.) For the uncertainty of neighbors, use
+        dissimilarity over draws. For the uncertainty of neighbors, use
         ``PosteriorMetric.neighbor_probability``.
 
         Parameters

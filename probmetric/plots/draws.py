@@ -109,8 +109,8 @@ def eigenvalues(
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
     an error: M is computed from a linear map, whose uncertainty makes M larger on
-    average over draws. The largest eigenvalue of a draw is, on average, also above the
-    largest eigenvalue of the mean of M, and the smallest is below the smallest.
+    average over draws. Eigenvalues of draws are also more spread than eigenvalues of
+    the mean of M.
 
     Parameters
     ----------

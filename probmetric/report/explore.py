@@ -97,7 +97,7 @@ def explore(
     * Distances have intervals (nominal 90%) if ``learned`` was made for intervals, for
       example by ``posterior_metric("intervals")`` or ``with_intervals``.
     * The metric's matrix is shown with standard deviations over draws. Do not use them
-      to make intervals, because these would not be calibrated.
+      to make intervals, which would not be calibrated.
 
     To measure performance, use ``evaluate`` with held-out points.
 

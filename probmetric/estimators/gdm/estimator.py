@@ -165,9 +165,9 @@ class GDM(
     (or pairs) in turn. The result is an ``IntervalMetric``, which has no draws. For
     intervals use only the jackknife or the bootstrap. See Benchmarks: gdm.
 
-    The design matrix of N pairs has N (1 + d k) numbers, for d covariates with k
-    splines each. The fit uses 2.4 times the memory of this matrix, and refits use 3.5
-    times (3 GB and 4 GB for 3000 sites and 10 covariates).
+    Memory increases with the number N (1 + d k), for N pairs, d covariates and k
+    splines. The fit stores 2.4 times this number of floats, and refits 3.5 times (3 GB
+    and 4 GB for 3000 sites and 10 covariates).
 
     References
     ----------

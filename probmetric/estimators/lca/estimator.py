@@ -403,7 +403,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
             Name of a method, or a sampler such as ``pm.NUTS()``. "nuts" is exact up to
             Monte Carlo error. "svi" (variational inference) and "laplace" (a Gaussian
-            at the fit) are approximations, and report their error as Pareto k-hat.
+            at the fit) are approximations. They are accurate if the diagnostic k-hat is
+            below 0.7.
             "bootstrap" repeats the fit with random weights of the points. The weight of
             a pair is then the product of the weights of its points.
         learning_rate : float > 0, optional

@@ -69,9 +69,9 @@ class TripletEmbedding(TripletLearner):
         within one standard error of the lowest loss. Intervals ignore the uncertainty
         of this choice.
     regularization : float > 0, default=1
-        Strength λ of the prior N(0, c²/λ) of each coordinate. Larger values move
-        positions toward the center. c depends only on p: with coordinates N(0, c²), log
-        odds have root mean square 2.
+        Strength λ of the prior. Larger values move positions toward the center. Each
+        coordinate has the prior N(0, c²/λ), with a constant c such that log odds under
+        the prior have root mean square 2 if λ = 1.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
@@ -91,7 +91,7 @@ class TripletEmbedding(TripletLearner):
         The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
         Consistency of each rater: a factor that multiplies the log odds. The geometric
-        mean of all factors is 1. None if the fit had no raters.
+        mean of all factors is 1.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array

@@ -88,7 +88,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
         Consistency of each rater: a factor that multiplies the log odds. The geometric
-        mean of all factors is 1. None if the fit had no raters.
+        mean of all factors is 1.
     gap_ : float
         Measure of convergence, near 0 if the solver reached a local maximum: the
         estimated increase of the log posterior density from the fit to the nearest

@@ -162,7 +162,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     The calibration is not computed in ``fit``, but at the first use of the log ratio
     (``pair_score``, ``same_probability``, ``get_metric``, ``metric_``). It takes five
     fits, and is then stored. Use ``calibration=None`` if you only need neighbors or the
-    order of pairs. For equations see ``inference.two_stage.calibration``.
+    order of pairs.
 
     ``sample`` starts at the fit, and does not explore other maxima of the posterior.
     After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
@@ -575,8 +575,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
             "nuts" starts at the fit, and does not search for other maxima of the
-            posterior. "laplace" and "svi" are approximations, and report their error as
-            Pareto k-hat.
+            posterior. "laplace" and "svi" are approximations. They are accurate if the
+            diagnostic k-hat is below 0.7.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``
