@@ -108,9 +108,10 @@ def eigenvalues(
 
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
-    an error: M is computed from a linear map, whose uncertainty makes M larger on
-    average over draws. Eigenvalues of draws are also more spread than eigenvalues of
-    the mean of M.
+    an error: the uncertainty of the linear map W, with M = WᵀW, increases the
+    eigenvalues of the posterior mean of M. On average over draws, the largest
+    eigenvalue is above the largest eigenvalue of this mean, and the smallest eigenvalue
+    is below the smallest.
 
     Parameters
     ----------

@@ -45,13 +45,12 @@ def matrix(
     feature_names: Names | None = None,
     axes: Panels | None = None,
 ) -> Figure:
-    """Draw the matrix M of a metric, and the contribution of directions.
+    """Draw the matrix M of standardized features, and the contribution of directions.
 
-    The upper panel shows each entry M_ij of the metric's matrix, multiplied by the
-    standard deviations of features i and j in X. The lower panel shows the fraction
-    that each direction contributes to the mean squared distance between two random
-    points. Directions are the principal components of the transformed points, at most
-    20.
+    The upper panel shows the entries of M, multiplied by the standard deviations of
+    both features in X. The lower panel shows the fraction that each direction
+    contributes to the mean squared distance between two random points. Directions are
+    the principal components of the transformed points. At most 20 are shown.
 
     Parameters
     ----------
@@ -105,7 +104,8 @@ def importance(
     """Draw a forest plot of the features, by their contribution to the distance.
 
     The value of a feature is the distance between two points that differ by one
-    standard deviation in this feature only. Correlated features can replace each
+    standard deviation in this feature only. (The value is the root of the diagonal
+    entry of M, times the standard deviation.) Correlated features can replace each
     other, so their values should be read together. At most 40 features are shown.
 
     A text or categorical column has one value: √(m/2), where m is the mean squared
@@ -208,10 +208,10 @@ def before_after(
 ) -> Figure:
     """Draw the points under the standardized Euclidean and under the learned metric.
 
-    Each panel shows the first two principal components under one metric, as
-    ``embedding`` does. Lines link each point to its nearest neighbors. Fewer links
-    between classes mean that more neighbors have the same class. Use points that were
-    not in the fit, otherwise the lower panel is too optimistic.
+    Each panel shows the first two principal components under one metric, with links to
+    nearest neighbors (``embedding``). The fewer links between classes, the more
+    neighbors have the same class. Use points that were not in the fit, otherwise the
+    lower panel is too optimistic.
 
     Parameters
     ----------

@@ -204,8 +204,8 @@ def objects(
     """Draw a map of objects, with a probability ellipse for each if there are draws.
 
     The data determine distances between objects, but not rotation or reflection of the
-    map. Draws are therefore rotated to agree with their mean (Procrustes). If the draws
-    of an object are normal, its ellipse contains a fraction ``prob`` of them. With few
+    map. Draws are therefore aligned to their mean (Procrustes). If the draws of an
+    object are normal, the ellipse contains a fraction ``prob`` of them. With few
     judgments, ellipses are too small (see Benchmarks: triplets). With more than two
     components, the map shows the first two principal components.
 

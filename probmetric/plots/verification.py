@@ -42,8 +42,8 @@ def det(
     both kinds of pairs are normal, the curve is a straight line, with slope -1 for
     equal variances.
 
-    A dot marks the equal error rate of ``verification``. It may be a little below the
-    curve, because it is on the convex hull of the curve. Rates of 0 and 1 are drawn at
+    A dot marks the equal error rate of ``verification``. The dot is on the convex hull
+    of the curve, which may be a little below the curve. Rates of 0 and 1 are drawn at
     1/(2n) and 1 - 1/(2n) for n pairs. There is no band, because pairs that share
     sources are dependent. For intervals use ``verification_intervals``.
 
