@@ -109,7 +109,7 @@ def compilation_cache(
     Path or None
         Folder of the programs. Without ``folder``, it may be None: the variable
         PROBMETRIC_CACHE is "off", JAX already has a cache, or the default folder cannot
-        be used. JAX's settings are then not changed.
+        be used.
 
     Notes
     -----

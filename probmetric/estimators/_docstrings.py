@@ -30,7 +30,7 @@ class Shared:
         classes. Default: 3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
         Weight of the data relative to the prior: the power to which the likelihood is
-        raised. It is not a step size. Use less than 1 if pairs are dependent. "auto"
+        raised (not a step size). Use less than 1 if pairs are dependent. "auto"
         uses 1 in ``fit_pairs``, for independent pairs. In ``fit``, pairs share points.
         "auto" then uses n/N, so N pairs of n points count as n observations.
     standardize : bool, default=True

@@ -88,7 +88,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Increase λ to keep A nearer.
     learning_rate : float > 0, default=1.0
         Weight of the data relative to the prior: the power to which the likelihood is
-        raised. It is not a step size. Use 1 for independent points.
+        raised (not a step size). Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         - "lbfgs" maximizes the posterior density of A and the mixtures.
         - "hybrid" alternates EM and conjugate gradient steps for A, as in the paper. It

@@ -136,8 +136,8 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Centered positions, with columns by descending variance. Signs of columns are
         arbitrary.
     eigenvalues_ : array of shape (k,)
-        Variance of each column of ``embedding_``, times n. (Largest eigenvalues of the
-        matrix of inner products of the centered objects, or 0 if not positive.)
+        Largest eigenvalues of the matrix of inner products of the centered objects, or
+        0 if not positive.
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if the dissimilarities are
         not Euclidean distances.

@@ -111,7 +111,7 @@ class GDM(
         coordinates.
     learning_rate : "auto" or float > 0, default="auto"
         Weight of the data relative to the prior: the power to which the likelihood is
-        raised. It is not a step size. "auto" uses 1 in ``fit_sites`` and ``fit_pairs``.
+        raised (not a step size). "auto" uses 1 in ``fit_sites`` and ``fit_pairs``.
         In ``fit``, "auto" uses n/N for N pairs made from n points.
     max_iter : int, default=100
         Maximum number of steps of the solver.

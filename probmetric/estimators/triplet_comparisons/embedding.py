@@ -77,7 +77,7 @@ class TripletEmbedding(TripletLearner):
         or the number of names.
     learning_rate : float > 0, default=1
         Weight of the data relative to the prior: the power to which the likelihood is
-        raised. It is not a step size.
+        raised (not a step size).
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
         Weight of the data relative to the prior: the power to which the likelihood is
-        raised. It is not a step size. In ``fit_triplets``, "auto" uses 1, for
+        raised (not a step size). In ``fit_triplets``, "auto" uses 1, for
         independent triplets. In ``fit``, triplets share points, and "auto" uses the
         number of points divided by the number of triplets.
 

@@ -162,7 +162,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     The calibration is not computed in ``fit``, but at the first use of the log ratio
     (``pair_score``, ``same_probability``, ``get_metric``, ``metric_``). It takes five
     fits, and is then stored. Use ``calibration=None`` if you only need neighbors or the
-    order of pairs.
+    order of pairs. For equations see ``inference.two_stage.calibration``.
 
     ``sample`` starts at the fit, and does not explore other maxima of the posterior.
     After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
