@@ -107,8 +107,9 @@ def compilation_cache(
     Yields
     ------
     Path or None
-        Folder of the programs. None if nothing was changed: PROBMETRIC_CACHE disables
-        the cache, JAX already has a cache, or the default folder cannot be used.
+        Folder of the programs. Without ``folder``, it may be None: the variable
+        PROBMETRIC_CACHE is "off", JAX already has a cache, or the default folder cannot
+        be used.
 
     Notes
     -----

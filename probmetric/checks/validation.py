@@ -263,8 +263,8 @@ def validate(
         chosen = [c for c in chosen if c.controls]
     if not chosen:
         raise ValueError(
-            f"model must have at least one check to run for {name!r}, got 0"
-            + (" quick checks. Omit quick." if quick and checks else "")
+            f"model {name!r} must have at least one check, got 0"
+            + (" quick checks. Set quick=False." if quick and checks else "")
         )
     check_within_0_1(alpha=alpha)
     work = [(problem, check) for problem in problems for check in chosen]

@@ -127,8 +127,9 @@ def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
     voters = getattr(estimator, "_classifier", None)
     if voters is None or not isinstance(data, Dataset):
         raise ValueError(
-            "--store-votes requires class labels in memory and a Mahalanobis metric, "
-            f"got {type(estimator).__name__} and {data.name}."
+            "--store-votes requires a table with class labels (not read in chunks) "
+            "and a learner with a Mahalanobis metric, got "
+            f"{type(estimator).__name__} and {data.name}."
         )
     metric = with_votes(voters(estimator.get_metric))
     names = dict(zip(data.y.tolist(), data.labels.tolist(), strict=True))

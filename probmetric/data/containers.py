@@ -31,9 +31,9 @@ class Points(NamedTuple):
 class Labeled(NamedTuple):
     """Points X (n, d) with class codes y (n,) in 0..C-1.
 
-    With y=None, a NumPyro model simulates classes. ``w`` (n,) are data weights, 1 by
-    default. ``groups`` (n,) is the number of the cluster of each row. Only ``LCA`` uses
-    groups.
+    ``w`` (n,) are data weights, 1 by default. ``groups`` (n,) identifies the cluster of
+    each row by a number. Only ``LCA`` uses groups. A NumPyro model that is called with
+    y=None simulates the classes.
 
     Examples
     --------
@@ -61,12 +61,12 @@ def arrays_of(
 class Pairs(NamedTuple):
     """Pairs (X[i], X[j]) with labels y (N,): 1 for same, 0 for different.
 
-    i and j (N,) are row numbers of X (n, d). With y=None, a NumPyro model simulates
-    labels. The optional arrays have shape (N,):
+    i and j (N,) are row numbers of X (n, d). A NumPyro model that is called with y=None
+    simulates the labels. The optional arrays have shape (N,):
 
     * ``w`` are data weights, 1 by default.
-    * ``anchor`` is the number of the group of each pair, such as its subject. In pairs
-      of ``nearest_pairs`` and ``impostor_pairs``, it equals i.
+    * ``anchor`` identifies the group of each pair, such as its subject, by a number. In
+      pairs of ``nearest_pairs`` and ``impostor_pairs``, it equals i.
     * ``trials`` is the number of judgments of each pair. Then y is the number of *same*
       judgments. Only ``LCA`` and ``GDM`` support ``trials``.
 
@@ -92,13 +92,13 @@ class Triplets(NamedTuple):
     """Comparisons of three points: is X[near] nearer to X[anchor] than X[far] is?
 
     ``anchor``, ``near`` and ``far`` (N,) are row numbers of X (n, d). y (N,) is 1 for
-    yes and 0 for no. With y=None, a NumPyro model simulates responses. The optional
-    arrays have shape (N,):
+    yes and 0 for no. A NumPyro model that is called with y=None simulates responses.
+    The optional arrays have shape (N,):
 
     * ``w`` are data weights, 1 by default.
     * ``other`` turns triplets into quadruplets. A quadruplet compares two pairs: is
       X[near] nearer to X[anchor] than X[far] is to X[other]?
-    * ``rater`` is the number of the person or instrument that gave each response.
+    * ``rater`` identifies, by a number, the person or instrument of each response.
 
     Examples
     --------

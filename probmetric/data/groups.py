@@ -61,8 +61,8 @@ def stack(data: Points | Pairs | Groups | Stacks) -> Stacks:
     traced = [n for n in names if isinstance(getattr(data, n, None), Tracer)]
     if traced:
         raise ValueError(
-            "data must be grouped by size before jax.jit, got "
-            f"{type(data).__name__}. Its {', '.join(traced)} determine array shapes. "
+            "data must be prepared before jax.jit, because its "
+            f"{', '.join(traced)} determine array shapes, got {type(data).__name__}. "
             "Call two_stage.prepare(data) outside jit, and pass the result."
         )
     groups = as_groups(data)

@@ -202,7 +202,7 @@ def nearest_pairs(
     """Pair each point with its nearest points of the same class and of other classes.
 
     ``LCA`` uses these pairs by default. Unlike in ``impostor_pairs``, every point has
-    pairs. A point that is alone in its class is only paired with other classes.
+    pairs. If a class has only one point, this point is paired only with other classes.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
         species, because the dissimilarity of a site without species is undefined.
     measure : {"counts", "presence", "cover"}, default="counts"
         Meaning of ``species``. Use "counts" for integers: abundances, or presence as 0
-        and 1 or booleans. "presence" counts each number above 0 as 1. Use "cover" for
+        and 1 or booleans. "presence" replaces each number above 0 by 1. Use "cover" for
         amounts that are not counts.
 
     Returns

@@ -18,8 +18,8 @@ class Shared:
     Parameters
     ----------
     n_components : int, optional
-        Number of rows of the linear map, from 1 to the number of features d. Use fewer
-        than d rows to reduce the dimension. Default: d.
+        Dimension of the transformed points (number of rows of the linear map), from 1
+        to the number of features d. Default: d.
     pairs : {"nearest", "all"}, default="nearest"
         Pairs that ``fit`` makes from class labels. "nearest" pairs each point with its
         nearest points of the same class and of other classes. "all" uses every pair of
@@ -29,9 +29,10 @@ class Shared:
         points of the same class, and with its ``n_impostors`` nearest points of other
         classes. Default: 3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
-        Power to which the likelihood is raised. Use a power below 1 if pairs are
-        dependent. "auto" uses 1 in ``fit_pairs``, which assumes independent pairs. In
-        ``fit``, "auto" uses n/N for N pairs of n points, because pairs share points.
+        Weight of the data relative to the prior: the power to which the likelihood is
+        raised (not a step size). Use less than 1 if pairs are dependent. "auto"
+        uses 1 in ``fit_pairs``, for independent pairs. In ``fit``, pairs share points.
+        "auto" then uses n/N, so N pairs of n points count as n observations.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. The learned metric is always in
         the units of X.
@@ -39,30 +40,29 @@ class Shared:
         Maximum number of iterations of the solver.
     odd_one_out : bool, default=False
         Use True if each response names the odd one of three points or objects: the one
-        outside the nearest pair. If y is None, the odd one is the last.
+        that is not in the nearest pair. If y is None, the last one is the odd one.
     lapse_rate : float in [0, 1) or "auto", default=0
-        Probability of a lapse: a response that ignores the distances, so that all
-        alternatives are equally probable. "auto" learns it with the prior Beta(1, 10).
-        If responses contain lapses and ``lapse_rate`` is 0, the learned distances are
-        too small.
+        Probability of a lapse: a response that ignores the distances and chooses an
+        alternative at random. "auto" learns it, with the prior Beta(1, 10). With lapses
+        and ``lapse_rate=0``, the learned distances are too small.
     rater_spread : float > 0, default=1.0
-        Prior standard deviation of the log of ``sharpness_``, a factor for each rater.
-        Only used with the argument ``raters``.
+        How much raters may differ in consistency: the prior standard deviation of the
+        log of ``sharpness_``. Only used with the argument ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
-        Set it to pass references to points instead of features, as X of shape (n,) or
-        pairs of shape (N, 2). If it is an array of points, the references are its row
-        numbers. If it is a function, it converts an array of references to an array of
-        points.
+        Table of points, or a function that returns points. With a table (array or data
+        frame), X of shape (n,) and pairs of shape (N, 2) contain its row numbers. With
+        a function, they contain integers or text, such as file names. The function
+        converts an array of m such entries to points (m, d).
     unlabeled : label, default="warn"
-        Label that marks unlabeled rows in y or ``groups``, for example -1. ``fit``
-        ignores these rows. If ``unlabeled`` is NaN, rows with label None are unlabeled
-        too. With the values "warn" and None, ``fit`` uses all rows. "warn" also raises
-        a warning if -1 occurs besides labels such as 0 and 1.
+        Value in y or ``groups`` that marks unlabeled rows, such as -1. ``fit`` ignores
+        these rows. NaN marks all missing values, also None. By default, every value is
+        a label, and -1 besides labels such as 0 and 1 causes a warning. Set None to
+        avoid this warning.
     handle_unknown : {"error", "ignore"}, default="error"
-        Treatment of unknown values in text or categorical columns of a data frame. A
-        value is unknown if it did not occur in ``fit``. "error" raises an error for
-        unknown values, and treats missing values as NaN. "ignore" places unknown and
-        missing values at the same distance from all known values.
+        Treatment of values that did not occur in ``fit``, in text or categorical
+        columns of a data frame. "error" raises an error, and replaces missing values by
+        NaN, which most learners reject. "ignore" gives unknown and missing values the
+        same distance from all known values.
     """
 
     def fit(self) -> None:
@@ -108,26 +108,24 @@ class Shared:
         n_draws : int, default=1000
             Number of draws in each chain.
         n_chains : int, optional
-            Number of chains. Default: 4 for NUTS, otherwise 1. Methods other than NUTS
-            make ``n_draws * n_chains`` independent draws and store them as one chain.
+            Number of chains of NUTS (default: 4). Other methods store ``n_draws *
+            n_chains`` independent draws as one chain (default: ``n_draws``).
         seed : int, default=0
             Seed of the draws.
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every observation under every draw,
-            computed without learning rate and weights. ``pm.loo`` requires these
-            values.
+            which ``pm.loo`` requires. These values ignore learning rate and weights.
         log_prior : bool, default=True
-            Whether to store the log prior of each parameter (NumPyro site) and the log
-            likelihood of all data. Power scaling (``az.psense_summary``) uses these
-            values.
+            Whether to store the log prior density of each parameter and the log
+            likelihood of all data. ``az.psense_summary`` uses them to measure how much
+            the posterior depends on the prior.
         predictive : bool, default=False
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior, which are stored as ``prior``. Observations
-            simulated from these draws are stored as ``prior_predictive``. The
-            parameters of the prior are those of the fit, and were set from the data.
-            Default: no prior draws.
+            Number of draws from the prior of the fit, which depends on the data. They
+            are stored as ``prior``, and observations simulated from them as
+            ``prior_predictive``. Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.
@@ -139,8 +137,8 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Intended use of the result. Some learners have a different posterior for
-            each use.
+            Use of the result: to average predictions over draws, or to compute
+            intervals of distances.
         draws : DataTree, optional
             Result of ``sample`` of this fit. Default: new draws by ``method``.
         n_draws : int, optional

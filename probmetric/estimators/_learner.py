@@ -105,9 +105,9 @@ class Learner[M](BaseEstimator):
         Parameters
         ----------
         method : sampler or its name, optional
-            Name of a method, or a sampler such as ``pm.NUTS()``. The notes of the class
-            list the methods. Default: exact draws if the posterior has a closed form,
-            otherwise "nuts".
+            Sampler such as ``pm.NUTS()``, or the name of a method that the Notes of the
+            class list. Default: "exact" if the posterior has a closed form, otherwise
+            "nuts".
 
         Returns
         -------

@@ -65,9 +65,9 @@ class SameProbability:
 
         After a fit to labels, P(same) is the probability that two independent items
         with features x and x' share a class. It is Σ p_c(x) p_c(x'), summed over
-        classes c. The class probabilities p_c come from ``predict_proba``. A learner
-        without ``predict_proba`` uses soft votes of ``KNeighborsClassifier`` under the
-        learned metric. If the class y of the second point is known, P(same) is p_y(x).
+        classes c, or p_y(x) if the class y of the second item is known. The class
+        probabilities p_c come from ``predict_proba``. Without ``predict_proba``, they
+        come from ``KNeighborsClassifier`` under the learned metric.
 
         After a fit to pairs, ``LCA`` and ``GDM`` compute P(same) by their model, and
         most other learners raise ValueError.
@@ -79,9 +79,9 @@ class SameProbability:
             Known classes of the second points. Default: the classes are unknown.
         new_classes : bool, default=False
             Use True if the points belong to classes that were not in the fit. P(same)
-            is then a function of the distance. The function is estimated by up to five
-            refits, each without some of the classes. The fit must have at least four
-            classes with two or more rows.
+            is then a function of the distance, estimated by up to five refits without
+            some of the classes. The fit must have at least four classes with two or
+            more rows.
         prior_odds : float > 0, optional
             Odds of *same* among your pairs, for example 1/9 if one pair in ten is
             *same*. Required if ``new_classes=True``, and not allowed otherwise.
@@ -99,9 +99,9 @@ class SameProbability:
         distance. ``predict`` for pairs uses only the distance, not P(same). For
         repeated measurements of one object, use ``TwoStageMixture``.
 
-        If only one point of a pair equals a training row, the class of this point is
-        the label of the row. If both points equal training rows, both have class
-        probabilities from leave-one-out votes (or ``predict_proba``).
+        If only one point of a pair equals a training row, its class is the label of
+        the row. If both do, their labels are not used, and votes for a training row do
+        not include the row itself.
         """
         check_is_fitted(cast("Any", self))
         a, b = pair_ends(self, pairs, self.n_features_in_)

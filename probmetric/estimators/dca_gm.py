@@ -64,7 +64,7 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     A point x is projected to Ax by a learned p × d matrix A. In the projection, the
     density of every class is a mixture of Gaussians. Class probabilities are computed
     from these densities. The fit maximizes the probability of the classes, not the
-    density of x. A step takes O(n) operations for n points.
+    density of x.
 
     Parameters
     ----------
@@ -80,25 +80,26 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Covariances of the mixtures: one for each class, or one for each component.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. With larger s, the metric is
-        closer to the Euclidean metric of scaled features (see Notes). "cv" chooses s
-        among 1, 4, 16, 64, 256 and ∞ by the cross-validated log loss of
-        ``KNeighborsClassifier`` under the starting value of A, without fits of DCA-GM.
-        0 turns this prior off.
+        closer to the Euclidean metric of scaled features (see Notes). 0 turns this
+        prior off. "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by the cross-validated
+        log loss of ``KNeighborsClassifier`` under the starting value of A.
     regularization : float > 0, default=1.0
         Strength λ of the prior that keeps A near its starting value (see Notes).
         Increase λ to keep A nearer.
     learning_rate : float > 0, default=1.0
-        Power to which the likelihood is raised. Use 1 for independent points.
+        Weight of the data relative to the prior: the power to which the likelihood is
+        raised (not a step size). Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
-        - "lbfgs" computes the joint posterior mode of A and the mixtures.
+        - "lbfgs" maximizes the posterior density of A and the mixtures.
         - "hybrid" alternates EM and conjugate gradient steps for A, as in the paper. It
           does not maximize a single objective, and returns its best iterate. Gradient
           steps keep the centers of the mixtures fixed.
         - "hybrid_tied" is like "hybrid", but the centers are projected points that move
           with A in gradient steps.
     metric : {"average_fisher", "subspace"}, default="average_fisher"
-        Metric of ``components_`` and ``transform``: the Fisher information of the class
-        probabilities, averaged over the points, or the Euclidean distance after
+        Metric of ``components_`` and ``transform``. "average_fisher": distances are
+        long in directions in which class probabilities change much (by their Fisher
+        information, averaged over the points). "subspace": the Euclidean distance after
         projection.
     max_iter : int, optional
         Maximum number of steps. Default: 500 for "lbfgs", and 30 for the hybrid
@@ -119,11 +120,11 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
     prior_strength_ : float
         Weight s of the prior that was used. ∞ if "cv" chose the Euclidean metric.
     params_ : DCAGMParams
-        Fitted parameters for standardized features. A is transformed, without a change
-        of the class probabilities, such that the pooled covariance within mixture
-        components is I.
+        Fitted parameters for standardized features. A is scaled such that the pooled
+        covariance within mixture components is I. This does not change class
+        probabilities.
     fit_ : Fit
-        Result of the solver, before A is transformed.
+        Result of the solver, before A is scaled.
     prior_ : DCAGMPrior
     n_iter_ : int
     mean_, scale_ : arrays of shape (d,)
@@ -131,8 +132,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
 
     Notes
     -----
-    The fit is a local optimum. A is identified only up to an invertible linear map,
-    which does not change metrics and probabilities. By default ``posterior_metric``
+    The fit is a local optimum. A is unique only up to an invertible linear map, which
+    does not change metrics and probabilities. By default ``posterior_metric``
     computes 200 metrics by ``method="laplace"``, with mixtures fixed at their posterior
     mode. For log losses with few labels see Benchmarks: few_mixtures.
 
@@ -332,20 +333,19 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             ``method="laplace"``, which is inaccurate with sampled mixtures, otherwise
             "sampled".
         log_prior : bool, default=True
-            Whether to store the log prior of each parameter (NumPyro site) and the log
-            likelihood of all data. Power scaling (``az.psense_summary``) uses these
-            values. With fixed mixtures, only the log prior of A is stored.
+            Whether to store the log prior density of each parameter and the log
+            likelihood of all data, which ``az.psense_summary`` uses. With fixed
+            mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior, which are stored as ``prior``. Classes
-            simulated from them are stored as ``prior_predictive``. The parameters of
-            the prior were set from the data. Requires sampled mixtures. Default: no
-            prior draws.
+            Number of draws from the prior of the fit, which depends on the data. They
+            are stored as ``prior``, and classes simulated from them as
+            ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
 
         Returns
         -------
         DataTree
             Posterior draws of ``J`` (d, d) and ``class_probability`` (point, class). A
-            and the mixtures are not stored, because they are not identified.
+            and the mixtures are not stored, because they are not unique.
         """
         sampler = sampler_of(method)
         check_is_fitted(self)

@@ -46,16 +46,16 @@ class EigDML(PairLearner):
     Parameters
     ----------
     solver : {"pdhg", "frank_wolfe"}, default="pdhg"
-        "pdhg" is a restarted primal-dual gradient method, which reaches relative gaps
-        of 1e-6 and below. "frank_wolfe" is the paper's slower solver, for relative gaps
-        of about 1%.
+        "pdhg" is a primal-dual gradient method, for relative errors of 1e-6 and below
+        (``gap_ / primal_``). "frank_wolfe" is the paper's slower solver, for relative
+        errors of about 1%.
     kappa : float > 0, optional
         Sum κ of the squared distances of close pairs. κ changes all distances by a
         common factor, and has no other effect. Default: the number of features d.
     ridge : float ≥ 0, default=1e-6
         Regularization of H, the sum of (a - b)(a - b)ᵀ over close pairs (a, b).
-        ``ridge`` times tr(H)/d is added to the diagonal of H. If ``ridge`` is 0, a
-        singular H raises an error.
+        ``ridge`` times the mean of its diagonal is added to the diagonal. If ``ridge``
+        is 0, a singular H raises an error.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the Euclidean metric of standardized features, as a number of
         points. With n points, this metric has weight s/(n + s) in the learned metric,
@@ -68,8 +68,8 @@ class EigDML(PairLearner):
         Pairs that ``fit`` makes from class labels. "nearest" pairs each point with its
         nearest points of the same class and of other classes. "all" uses every pair of
         points. "impostors" pairs each point with its ``n_targets`` nearest points of
-        the same class, and with all points of other classes that are nearer than the
-        last of these.
+        the same class (its targets), and with all points of other classes that are
+        nearer than its farthest target.
     tol : float > 0, optional
         The solver stops if ``gap_`` is at most ``tol`` times ``primal_``. Default: 1e-6
         for ``solver="pdhg"``, and 1e-2 for "frank_wolfe".
@@ -79,7 +79,7 @@ class EigDML(PairLearner):
     Attributes
     ----------
     components_ : array of shape (r, d)
-        Linear map in input units, identified only up to rotation and reflection of its
+        Linear map in input units, unique only up to rotation and reflection of its
         rows. If s > 0, r is d. If s = 0, r is the rank of the optimum, which is often
         far below d. Columns of constant features are zero.
     prior_strength_ : float

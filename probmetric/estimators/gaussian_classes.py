@@ -245,8 +245,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     """Classify by Gaussian classes, averaged over the posterior of their parameters.
 
     Use this class to classify. Use ``GLML`` for a local metric computed from the
-    Gaussians. The prior of each class is normal-inverse-Wishart, with parameters chosen
-    from the data. The predictive density of each class is a Student-t.
+    Gaussians. A prior, chosen from the data, shrinks means and covariances of the
+    classes. (The prior is normal-inverse-Wishart. The predictive density of each class,
+    averaged over the posterior, is a Student-t.)
 
     Parameters
     ----------
@@ -257,15 +258,15 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
           about 5 fits. With fewer than 300 points, folds are repeated three times (15
           fits). If "cv" chooses a prior that fixes the covariance, draws vary too
           little for intervals.
-        - "evidence" chooses the prior by the marginal likelihood, among 216 priors,
-          which are computed from the pooled covariance of the training points. It is
-          overconfident if a class has no more points than features. It is always used
-          if entries are missing.
+        - "evidence" chooses the prior by the marginal likelihood (``log_evidence_``)
+          among 216 priors. It needs no folds, but is overconfident if a class has no
+          more points than features. It is always used if entries are missing.
     covariance : {"full", "tied", "diagonal"}, default "full"
         Covariances of the Gaussians. "full": one covariance for each class. "tied": one
         covariance for all classes. "diagonal": independent features within each class.
     alpha : float > 0, default 1
-        Concentration of the Dirichlet prior of the class weights.
+        Number of points that the prior adds to each class, for the class frequencies
+        (concentration of a Dirichlet prior).
     class_prior : array-like of shape (c,), or mapping, optional
         Class frequencies in the population to predict, in the order of ``classes_`` or
         as a mapping from class to frequency. Default: the training frequencies. Class
@@ -273,9 +274,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         normalized.
     missing : {"error", "integrate"}, default "error"
         Treatment of NaN. "error" raises an error. "integrate" assumes that entries are
-        missing at random, and averages the posterior over 24 imputations of the
-        training rows, drawn by data augmentation. Rows to predict are not imputed: a
-        prediction uses only the observed entries, and is exact given the posterior.
+        missing at random, and averages over 24 random imputations of the training rows.
+        Rows to predict are not imputed: a prediction uses only the observed entries.
     random_state : int, RandomState or None
         Seed of the imputations. Not used if all rows are complete.
 
@@ -289,9 +289,9 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Posterior means, in input units.
     prior_ : NIWPrior
     log_evidence_ : float
-        Log marginal likelihood log p(X, y) in scaled units under ``prior_``. Use it to
-        compare values of ``covariance`` on the same data, with ``prior="evidence"``.
-        NaN if entries are missing.
+        Log marginal likelihood: log density of the scaled training data, averaged over
+        ``prior_``. Use it to compare values of ``covariance`` on the same data, with
+        ``prior="evidence"``. NaN if entries are missing.
     posterior_ : ClassPosterior
         Parameters of the posterior, in scaled units. If entries are missing, every
         array has a leading axis of length 24, for the imputations.
@@ -367,9 +367,11 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         ----------
         method : {"exact"}, default="exact"
             Independent, exact draws.
+        n_chains : int, optional
+            Factor that multiplies ``n_draws``. Default: 1.
         log_prior : bool, default=False
-            Whether to store the log prior and the log likelihood of each draw. Power
-            scaling (``az.psense_summary``) uses these values.
+            Whether to store the log prior and the log likelihood of each draw, which
+            ``az.psense_summary`` uses.
 
         Returns
         -------
@@ -395,10 +397,10 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         """Return one local metric for each posterior draw of the class Gaussians.
 
         A local metric has a matrix for each query point. It is computed from the
-        Gaussians as in ``GLML(rule="min_norm", gamma=0)``. The posterior assumes that
-        labeled points are independent draws from the model. Intervals contain the true
-        distance less often than their nominal probability, especially with few points.
-        See Benchmarks: local_intervals.
+        Gaussians as in ``GLML(rule="min_norm", gamma=0)``. Draws for both purposes are
+        the same. They assume that labeled points are independent. Intervals contain the
+        true distance less often than their nominal probability, especially with few
+        points. See Benchmarks: local_intervals.
 
         Parameters
         ----------

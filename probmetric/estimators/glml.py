@@ -69,9 +69,9 @@ class GLML(SameProbability, GaussianLearner):
 
     Each class has a Gaussian density. From these densities, GLML computes a metric for
     each query point. Predictions are votes of the nearest neighbors under this metric,
-    averaged over posterior draws of the Gaussians. Votes are biased, because class
-    probabilities at the neighbors differ from those at the query. The metric removes
-    this bias to second order in the distance.
+    averaged over posterior draws of the Gaussians. Class probabilities at the neighbors
+    differ from those at the query, which biases the votes. The metric removes this bias
+    to second order in the distance.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class GLML(SameProbability, GaussianLearner):
     votes : {"soft", "count"}, default "soft"
         Votes of the neighbors, as in ``KNeighborsClassifier``.
     rule : str, default "min_norm"
-        - "min_norm": the metric at a query that is nearest to the pooled metric (see
-          ``gamma``), among all metrics that remove the bias.
+        - "min_norm": among all metrics that remove the bias at a query, the one that is
+          nearest to the pooled metric (see ``gamma``).
         - "zero_bias": the metric of Eq. (10) of the paper.
         - "regularised": the metric that minimizes the squared bias plus a ridge
           penalty.
@@ -89,11 +89,11 @@ class GLML(SameProbability, GaussianLearner):
     gamma : "cv" or float ≥ 0, default "cv"
         Weight γ with which the pooled metric is added to the local metric. The pooled
         metric is the Mahalanobis metric of the covariance within classes. γ = ∞ uses
-        only the pooled metric. "cv" compares the cross-validated log loss of votes
-        under the Euclidean metric of scaled features, then under γ = ∞, 10, 3, 1, 0.3,
-        0.1 and 0. It chooses the first metric in this order whose loss is at most two
-        standard errors above the lowest loss. "cv" takes about 15 fits, or 5 with 300
-        or more points. It does not use rows with missing entries.
+        only the pooled metric. "cv" tries the Euclidean metric of scaled features, then
+        γ = ∞, 10, 3, 1, 0.3, 0.1 and 0. It chooses the first of these whose
+        cross-validated log loss is at most two standard errors above the lowest. "cv"
+        takes about 15 fits, or 5 with 300 or more points. It does not use rows with
+        missing entries.
     densities : {"posterior", "mle"}, default "posterior"
         Densities of the classes. "posterior" averages the Gaussians over the posterior
         of their parameters. "mle" uses the Gaussians of the paper: maximum likelihood,
@@ -131,7 +131,7 @@ class GLML(SameProbability, GaussianLearner):
     classifier_ : KNeighborsClassifier
         Classifier that ``predict`` uses. Not set after a fit to data on disk.
     prior_, posterior_, log_evidence_
-        Prior, posterior and evidence as in ``GaussianClasses``, in scaled units.
+        As in ``GaussianClasses``, in scaled units.
     n_features_in_, feature_names_in_
 
     Notes
@@ -140,16 +140,16 @@ class GLML(SameProbability, GaussianLearner):
     at least as accurate with 20 to 160 points. With few labels, ``gamma="cv"`` mostly
     chooses the Euclidean metric. See Benchmarks: few_classes.
 
-    ``sample`` draws exactly from the posterior of the Gaussians. Variables and
-    dimensions are weights (class), mean (class, feature) and covariance (class,
-    feature, feature_bis). ``sample`` is not available if ``densities="mle"``.
+    ``sample`` draws exactly from the posterior of the Gaussians (``method="exact"``).
+    Variables and dimensions are weights (class), mean (class, feature) and covariance
+    (class, feature, feature_bis). ``densities="mle"`` has no draws.
 
     By default ``posterior_metric`` uses the draws of the fit. It assumes that labeled
-    points are independent draws from the model. Intervals may contain the true distance
-    less often than their nominal probability. One reason is that noise of the estimated
-    densities lengthens local distances. Another is that the prior is chosen with the
-    same points. See Benchmarks: local_intervals. If ``gamma_`` is infinite, all draws
-    have the same metric, and intervals are not available.
+    points are independent. Intervals may contain the true distance less often than
+    their nominal probability, because noise of the estimated densities lengthens
+    distances, and the prior is chosen with the same points. See Benchmarks:
+    local_intervals. If ``gamma_`` is infinite, all draws have the same metric, and
+    intervals are not available.
 
     References
     ----------

@@ -59,8 +59,7 @@ class HierarchicalLCA(EffectLearner):
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the common linear map. A larger λ brings the common
         metric closer to the metric of ``prior_mean``. In ``fit``, "auto" uses λ = 10.
-        In ``fit_pairs``, "auto" chooses λ by the marginal likelihood without groups, as
-        ``LCA().fit_pairs`` does.
+        In ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does, without groups.
     prior_mean : {"auto", "identity"}, default="auto"
         Metric to which the prior shrinks the common metric. "identity" is the Euclidean
         metric of standardized features. In ``fit``, "auto" chooses the metric by
@@ -70,14 +69,14 @@ class HierarchicalLCA(EffectLearner):
         Fixed value of ω, in the unit of ``spread_``. Default: ω is learned, or 0 if
         there is only one group.
     spread_scale : float > 0, default=0.5
-        Scale of the half-normal prior of ω.
+        Scale of the half-normal prior of ω. Smaller values make groups more similar.
     max_iter : int, default=500
         Maximum number of iterations of the solver for each value of ω.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Common linear map in input units, identified up to rotation and reflection.
+        Common linear map in input units, unique up to rotation and reflection.
         ``transform`` and ``pair_distance`` use the common map. It is also the map for
         new groups.
     group_components_ : array of shape (G, p, d)
@@ -98,16 +97,16 @@ class HierarchicalLCA(EffectLearner):
     An entry of the common map, for standardized features, has prior standard deviation
     c/√λ. Here c is ‖W₀‖/√p, with the Frobenius norm of the prior mean W₀.
 
-    The estimate of ω maximizes the marginal posterior density of ω, computed by
-    Laplace's method. (The joint posterior mode is always at ω = 0.) The linear maps and
-    b then maximize the posterior density given ω. The fit may find a local maximum.
+    The estimate of ω maximizes its posterior density, averaged over the other
+    parameters by Laplace's method (a Gaussian approximation). The linear maps and b
+    then maximize the posterior density given ω. The fit may find a local maximum.
     Laplace's method underestimates ω if groups differ much. See Benchmarks:
     hierarchical for coverage, and for data on which pooling did not help.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the common metric, the
     matrices M_group (group, feature, feature_bis) of the groups, b, and ω as
-    ``spread``. It draws near the fit, and does not search for other modes of the
-    posterior.
+    ``spread``. Draws start at the fit. If the posterior has several maxima, the others
+    are not explored.
 
     * "nuts" (default) is ``NUTS(target_accept=0.95)``. It requires two or more groups
       and a learned ω. NUTS may warn if the metrics of a few groups with many pairs
@@ -118,8 +117,8 @@ class HierarchicalLCA(EffectLearner):
     ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals.
     Intervals require independent pairs (``fit_pairs``). P(same) of a posterior metric
     is averaged over draws, and is not calibrated. After ``fit``, this P(same) is for
-    pairs chosen like the training pairs, and not for random pairs. By default, training
-    pairs are pairs of near points in one group.
+    pairs chosen like the training pairs (by default, near points in one group), and not
+    for random pairs.
 
     Examples
     --------
@@ -173,7 +172,9 @@ class HierarchicalLCA(EffectLearner):
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from pairs in groups, and choose one threshold of ``predict``.
+        """Learn from pairs in groups.
+
+        Also choose the threshold of ``predict``, which is the same for all groups.
 
         Parameters
         ----------
@@ -236,10 +237,10 @@ class HierarchicalLCA(EffectLearner):
 
     @with_names
     def get_metric(self, group: object = None) -> Mahalanobis:
-        """Return the metric of a group, which also computes P(same).
+        """Return the metric of a group. The metric also computes P(same).
 
-        If ``group`` is None, return the common metric, which is also the metric for new
-        groups. Otherwise ``group`` is a label in ``groups_``.
+        ``group`` is a label in ``groups_``. The default None returns the common metric,
+        which is also used for new groups.
         """
         check_is_fitted(self)
         link = Link(np.asarray(self.intercept_), np.asarray(0.5))
@@ -360,13 +361,13 @@ class HierarchicalLCA(EffectLearner):
         ----------
         group : label, optional
             Label in ``groups_``. Any other label of the same type means a new group.
-            Default: a new group, or the only group of a fit without groups. For a new
-            group, the deviation of its map from the common map is drawn too.
+            Default: a new group, or the only group of a fit without groups. The metric
+            of a new group is drawn from the learned distribution over groups.
         method : sampler, or "nuts", "laplace"; optional
             Name of a method, or a sampler such as ``pm.NUTS()``. Default: "laplace" for
             prediction, "nuts" for intervals.
         seed : int, default=0
-            Seed of the draws, and of the deviations of a new group from the common map.
+            Seed of the draws, and of the random metrics of a new group.
         """
         self._check(purpose)
         place = self._place(group)

@@ -137,23 +137,23 @@ class LDA(_TiedClasses):
     ----------
     n_components : int, optional
         Number k of directions, from 1 to min(C - 1, d) for C classes and d features.
-        Default: min(C - 1, d), or d if ``prior_strength_`` is infinite.
+        Default: min(C - 1, d), or d if the weight of the prior is ∞.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight of the prior, as a number of points. The covariance within classes is
         shrunk toward the diagonal matrix of feature variances (the identity matrix, if
         ``standardize=False``). "cv" chooses the weight among 1, 4, 16, 64, 256 and ∞ by
-        the log loss of ``KNeighborsClassifier`` in five folds. It takes 5 to 15 times
-        as long as one fit. With ∞ no covariance is learned: the metric is Euclidean in
-        the units of the fit. It uses all d directions, or only k discriminant
-        directions if ``n_components`` is set. 0 is maximum likelihood, as in
-        scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``, and requires at
-        least d + C points.
+        the log loss of ``KNeighborsClassifier`` in five folds, which takes 5 to 15
+        times as long as one fit. With ∞ no covariance is learned: the metric is the
+        Euclidean distance of standardized features (or of X, if ``standardize=False``),
+        with only k discriminant directions if ``n_components`` is set. 0 is maximum
+        likelihood, as in scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``.
+        It requires at least d + C points.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
         Discriminant directions in input units, scaled such that ``components_ @
-        covariance_ @ components_.T`` is the identity matrix. Signs are not identified.
+        covariance_ @ components_.T`` is the identity matrix. Signs are arbitrary.
     eigenvalues_ : array of shape (k,)
         Variance between classes divided by variance within classes, along each
         direction, descending.
@@ -168,14 +168,18 @@ class LDA(_TiedClasses):
 
     Notes
     -----
-    ``sample`` makes exact, independent draws. Variables and dimensions are M (feature,
-    feature_bis), weights (class), mean (class, feature) and covariance (all_classes,
-    feature, feature_bis). M is the matrix of the metric. The covariance Σ_W within
-    classes has the inverse Wishart prior IW(s + d + 1, s T), with s =
-    ``prior_strength_`` and prior mean T, toward which Σ_W is shrunk. This prior is
-    improper if s = 0. The prior of a class mean μ_c is p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``,
-    which is improper. Prior draws and a log prior are therefore not available. The
-    prior of class weights is uniform.
+    ``sample`` makes exact, independent draws (``method="exact"``) of these variables:
+
+    - M (feature, feature_bis), the matrix of the metric,
+    - weights (class) and mean (class, feature),
+    - covariance (all_classes, feature, feature_bis), the covariance within classes. The
+      dimension all_classes has length 1.
+
+    The prior of the covariance within classes, Σ_W, is the inverse Wishart distribution
+    IW(s + d + 1, s T). Here s is ``prior_strength_``, and T is the diagonal matrix
+    toward which the covariance is shrunk. Class weights have a uniform prior. Class
+    means have the flat prior p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, which is not a
+    probability distribution. Prior draws and a log prior are therefore not available.
 
     ``covariance_`` and ``means_`` are posterior means, and ``priors_`` is the posterior
     mode of the class weights. The learned metric is computed from these three
@@ -248,7 +252,7 @@ class RCA(_TiedClasses):
     Attributes
     ----------
     components_ : array of shape (d, d)
-        Matrix L in input units. LᵀL is the inverse of ``covariance_``. L is identified
+        Matrix L in input units. LᵀL is the inverse of ``covariance_``. L is unique
         only up to a rotation. Columns of constant features are zero.
     prior_strength_ : float
         Weight of the prior that was used. ∞ if "cv" chose not to learn a covariance.

@@ -111,7 +111,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     Use this class to compute coordinates of objects from their dissimilarities. The
     embedding is the same as with scikit-learn's ``ClassicalMDS``. This class also has
-    ``transform`` for new objects, and reports and corrects negative eigenvalues.
+    ``transform`` for new objects, and corrects dissimilarities that are not Euclidean.
 
     Parameters
     ----------
@@ -133,10 +133,11 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Attributes
     ----------
     embedding_ : array of shape (n, k)
-        Centered positions, with columns by descending eigenvalue. Signs of columns are
-        not identified.
+        Centered positions, with columns by descending variance. Signs of columns are
+        arbitrary.
     eigenvalues_ : array of shape (k,)
-        Largest eigenvalues of the centered Gram matrix, or 0 if not positive.
+        Largest eigenvalues of the matrix of inner products of the centered objects, or
+        0 if not positive.
     min_eigenvalue_ : float
         Smallest eigenvalue before correction. It is negative if the dissimilarities are
         not Euclidean distances.
@@ -238,7 +239,7 @@ class ClassicalMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(self.fit(X).embedding_)
 
     def transform(self, X: ArrayLike) -> Float[np.ndarray, "m k"]:
-        """Compute positions of new objects by Gower's formula.
+        """Compute positions of new objects (by Gower's formula).
 
         X has shape (m, d). If ``metric="precomputed"``, X contains dissimilarities to
         the n objects of ``fit``, shape (m, n). Objects of ``fit`` get the positions

@@ -66,14 +66,14 @@ class PairLDA(PairLearner):
         is fast, because C̄ and F̄ are then computed from sums over points. "nearest"
         pairs each point with its nearest points of the same class and of other classes.
         "impostors" pairs each point with its ``n_targets`` nearest points of the same
-        class, and with all points of other classes that are nearer than the last of
-        these.
+        class (its targets), and with all points of other classes that are nearer than
+        its farthest target.
 
     Attributes
     ----------
     components_ : array of shape (k, d)
         Linear map in input units. Its k rows are in order of descending weight. Signs
-        are not identified.
+        are arbitrary.
     values_ : array of shape (k,)
         With ``method="generalized"``, the ratio λ of each row of ``components_`` (see
         ``weighting``). With other methods, the eigenvalues of M for standardized

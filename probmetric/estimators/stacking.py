@@ -46,8 +46,8 @@ class StackingClassifier(ClassProbabilities, BaseEstimator):
         learner without ``predict_proba``, such as ``PairLDA()`` or ``LCA()``, is used
         as ``KNeighborsClassifier(learner)``.
     prior_strength : float > 0, default=5
-        Weight of the Dirichlet prior, as a number of held-out points. The prior mean
-        gives all classifiers equal weights.
+        Weight of the (Dirichlet) prior, as a number of held-out points. Larger values
+        bring the weights closer to equal weights.
 
     Attributes
     ----------

@@ -126,8 +126,8 @@ def held_out(
     X : array-like of shape (n, d)
         Points.
     y : array-like of shape (n,)
-        Classes. The only row of a class is a training row in every fold, and is never
-        predicted.
+        Classes. If a class has only one row, this row is a training row in every fold,
+        and is never predicted.
     n_neighbors : int, default=5
         As in ``KNeighborsClassifier``.
     n_folds : int, default=5

@@ -101,7 +101,8 @@ def verification(
           in [0, 1] bits.
         - ``eer``: equal error rate of misses and false alarms, in [0, 1/2].
         - ``min_dcf``: minimum detection cost, in [0, 1]. It is the expected cost at the
-          best threshold, divided by the cost of the better constant decision.
+          best threshold, divided by the cost of the better constant decision (always
+          *same* or always *different*).
 
     See Also
     --------

@@ -222,8 +222,8 @@ def _generalized(
     if keep == 0:
         raise ValueError(
             "pairs: far pairs (y = 0) must be farther apart than close pairs (y = 1) "
-            f"in some direction, got a largest ratio of variances of {values[0]:.3g}. "
-            "Check that y is 1 for close pairs."
+            "in some direction, got mean squared differences that are at most "
+            f"{values[0]:.3g} times as large. Check that y is 1 for close pairs."
         )
     values, U = values[:keep], U[:, :keep]
     if weighting == "one":

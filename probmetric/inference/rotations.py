@@ -55,8 +55,8 @@ def _complement(W: Float[Array, "p d"]) -> _Complement:
     zeros = int(np.sum(S <= max(p, d) * np.finfo(S.dtype).eps * S[0]))
     if zeros > 1:  # The rotation of two zero axes has the tangent 0.
         raise ValueError(
-            f"params: W must have at most one zero singular value, got {zeros}. Fit "
-            "fewer components."
+            "params: the linear map W must have at most one direction without effect "
+            f"(zero singular value) for draws, got {zeros}. Fit fewer components."
         )
     a, b = np.triu_indices(p, 1)
     place = np.arange(p * d).reshape(p, d)

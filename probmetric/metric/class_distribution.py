@@ -159,7 +159,7 @@ class ClassDistribution(MetricBase):
         Divergence of the class probabilities p and p' of two points:
 
         - "hellinger": the squared Hellinger distance 1 - Σ√(p p').
-        - "jensen_shannon": the Jensen-Shannon divergence in nats.
+        - "jensen_shannon": the Jensen-Shannon divergence (natural logarithm).
 
     Examples
     --------

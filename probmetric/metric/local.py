@@ -118,12 +118,11 @@ class LocalMahalanobis(MetricBase):
     """Squared distance under a matrix that depends on the query (see ``GLML``).
 
     The squared distance of y from a query x is (y - x)ᵀ M(x) (y - x). It is not
-    symmetric, because M(x) depends on the query. The nearest neighbor is not at the
-    query, which biases the error of nearest-neighbor classification. If the class
-    densities are correct, the default M(x) removes this bias to second order in the
-    distance to the neighbor. It also removes a *negative* bias, which makes the error
-    smaller than the error of a neighbor at the query. The theory page *Gaussian classes
-    and local metrics* has the derivation.
+    symmetric, because M(x) depends on the query. Nearest-neighbor classification is
+    biased, because class probabilities at the neighbor differ from those at the query.
+    If the class densities are correct, the default M(x) removes this bias to second
+    order in the distance to the neighbor. It does so even if the bias makes the error
+    smaller. The theory page *Gaussian classes and local metrics* has the derivation.
 
     Parameters
     ----------

@@ -159,10 +159,11 @@ class Mahalanobis(MetricBase):
     ) -> Float[Array, "*n"]:
         """Compute P(same), the probability of *same*, for matching rows of A and B.
 
-        By default, the odds of *same* among your pairs are assumed to equal the odds
-        among the pairs that the link was fitted to. If they differ, set ``prior_odds``
-        to the odds among your pairs. ``prior_odds`` requires a link that was calibrated
-        on pairs chosen regardless of their distance (``link.pairs == "all"``).
+        The function ``link`` of the metric computes P(same) from the distance. Set
+        ``prior_odds`` to the odds of *same* among your pairs, if they differ from the
+        odds among the pairs to which the link was fitted. ``prior_odds`` requires a
+        link that was calibrated on pairs chosen regardless of their distance
+        (``link.pairs == "all"``).
         """
         if self.link is None:
             raise ValueError(NO_LINK)

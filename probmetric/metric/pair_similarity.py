@@ -51,12 +51,12 @@ class Calibration(NamedTuple):
     Parameters
     ----------
     intercept : float
-        Intercept a in nats.
+        Intercept a, in natural logarithms.
     slope_for, slope_against : float
-        Slopes b₁ ≥ 0 for l ≥ 0 (evidence for a common source) and b₂ ≥ 0 for l < 0
-        (evidence against a common source).
+        Slopes b₁ ≥ 0 for l ≥ 0 (a common source is more likely) and b₂ ≥ 0 for l < 0
+        (a common source is less likely).
     bound : float
-        Largest absolute value (> 0) of a calibrated log ratio, in nats.
+        Largest absolute value (> 0) of a calibrated log ratio.
 
     Examples
     --------
@@ -81,13 +81,13 @@ class Calibration(NamedTuple):
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False, repr=False)
 class PairSimilarity(MetricBase):
-    """Similarity of two observations: the evidence that they have a common source.
+    """Similarity of two observations: how well a common source explains them.
 
-    In the model, a source belongs to one of k components and has a representative. Its
-    observations are the representative plus noise. The theory page *The two-stage
+    In the model, a source belongs to one of k components and has a representative: its
+    observations without noise. The theory page *The two-stage
     normal mixture* derives the densities.
 
-    Missing values (NaN) are integrated out, but only outside ``jit``. ``symmetric`` is
+    Densities ignore missing values (NaN), but only outside ``jit``. ``symmetric`` is
     False for all scores. Without ``noise_other``, the scores "joint", "log_ratio" and
     "kernel" are symmetric up to rounding.
 

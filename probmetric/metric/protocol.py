@@ -32,7 +32,7 @@ class Dissimilarity(Protocol):
     """Interface that your own metric must implement.
 
     It is sufficient for neighbor search, votes of neighbors and ``PosteriorMetric``.
-    Register the class as a pytree, as in the example.
+    Register the class as a JAX pytree, as in the example.
 
     Attributes
     ----------

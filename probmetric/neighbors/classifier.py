@@ -105,7 +105,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
           that the metric was not learned from. Class *probabilities* (not distances)
           are averaged over the draws of a ``PosteriorMetric``.
         - A list: each metric is fitted six times. Class probabilities are averaged with
-          weights from Bayesian stacking (``neighbors.stacking``).
+          weights that maximize the held-out log score (Bayesian stacking).
     n_neighbors : int, default=5
         With ``votes="count"``, the number k of neighbors that vote. With
         ``votes="soft"``, all points vote. The unit of ``bandwidth`` is then the median
@@ -117,20 +117,20 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         neighbors has one vote. Use "soft" with draws of a metric, because averages of
         "count" votes are underconfident.
     draws : {None, "prediction", "intervals"}, default=None
-        None uses ``metric``, or the fitted metric of a learner. Otherwise ``metric``
-        must be a learner, and votes are averaged over the draws of its
-        ``posterior_metric(draws)``.
+        None uses one metric: ``metric``, or the fitted metric of a learner. Otherwise
+        ``metric`` must be a learner. Class probabilities are then averaged over the
+        posterior draws of ``posterior_metric("prediction")`` or ("intervals").
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
         weight. For its unit see ``n_neighbors``. The unit is proportional to the
         metric, so rescaling a metric has no effect. "loo" chooses the bandwidth (0.05
-        to 4) and the sharpness together, by the leave-one-out log score of at most 2000
-        training points, minus a penalty (Eq. (5) of ``neighbors.votes``).
+        to 4) and ``sharpness`` together, by leave-one-out: at most 2000 training points
+        are predicted without their own vote.
     sharpness : "loo" or float > 0, default="loo"
         Exponent of soft votes. With 1, the probability of a class is the sum of the
         weights of its points, divided by the sum of all weights. Larger values increase
-        the probability of the class with the largest mean weight (Eq. (4) of
-        ``neighbors.votes``). "loo" chooses among 1, 1.5, 2 and 3.
+        the probability of the class with the largest mean weight. "loo" chooses among
+        1, 1.5, 2 and 3.
     prior_weight : "loo" or float ≥ 0, default="loo"
         Weight of the training class frequencies, which are averaged with the votes. For
         "soft" votes it is in [0, 1), and "loo" uses 0.02. For "count" votes it is a
@@ -138,8 +138,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     reject_below : float in [0, 1], default=0
         ``predict`` abstains if the largest class probability is below this threshold.
         If abstaining costs c and an error costs 1, the optimal threshold of a
-        calibrated classifier is 1 - c (Chow's rule). Far from all classes, one class
-        may still be probable. To find points far from all classes, use ``novelty``.
+        calibrated classifier is 1 - c (Chow's rule). To find points far from all
+        classes, use ``novelty``, because one class may be probable even there.
     reject_label : label, optional
         Value that ``predict`` returns if it abstains. The label must have the type of
         the classes and must not be a class. Required if ``reject_below`` > 0. ``score``
@@ -159,9 +159,10 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         Value that ``predict`` returns for a novel point. The label must have the type
         of the classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
-        Label of unlabeled rows, for example -1. ``fit`` and ``score`` ignore these
-        rows. NaN also matches the label None. With None or "warn", every label is a
-        class. "warn" also warns if a label is -1.
+        Value in y that marks unlabeled rows, such as -1. ``fit`` and ``score`` ignore
+        these rows. NaN marks all missing values, also None. By default, every value is
+        a class, and -1 besides classes such as 0 and 1 causes a warning. Set None to
+        avoid this warning.
 
     Attributes
     ----------
@@ -183,8 +184,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     bandwidth_, sharpness_, prior_weight_ : float
         Values used in predictions.
     scale_ : array of shape (s,)
-        Unit of the bandwidth under each of s draws (Eq. (2) of ``neighbors.votes``).
-        Only for soft votes.
+        Unit of the bandwidth under each of s draws. Only for soft votes.
     loo_scores_ : array of shape (g, t, w)
         Mean leave-one-out log score of each combination that "loo" tried: g bandwidths,
         t values of the sharpness, and w prior weights. NaN if "loo" was not used. If
@@ -232,7 +232,7 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         *,
         sample_weight: ArrayLike | None = None,
     ) -> "KNeighborsClassifier":
-        """Fit a learner, choose the settings of the votes, and store the points.
+        """Fit the metric if it is a learner, choose "loo" parameters, and store points.
 
         Parameters
         ----------
@@ -244,8 +244,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
             Classes of the points. Must be None for a dataset on disk.
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. They multiply the votes and the leave-one-out
-            scores of the points. A learner as ``metric`` also gets the weights, if it
-            supports weights. Default: 1 for all.
+            scores of the points. If ``metric`` is a learner whose ``fit`` has
+            ``sample_weight``, its fit uses them too. Default: 1 for all.
         """
         if y is None:
             raise ValueError(
@@ -502,9 +502,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         A small p-value means that a point is far from all classes. A point between two
         classes may have a large p-value. The distance from a point to its nearest
         training point is compared with the nearest-neighbor distances of the training
-        points (Eq. (2) of ``neighbors.typicality``). If new points of the training
-        classes are distributed as the training points, a fraction of about α has a
-        p-value ≤ α. This fraction may differ between classes.
+        points. If new points of the training classes are distributed as the training
+        points, a fraction of about α has a p-value ≤ α. This fraction may differ
+        between classes.
 
         If ``metric`` is a learner and there are at most 1000 training points, the
         learner is refitted in five folds. Otherwise the metric is not refitted, and
@@ -562,9 +562,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         If ``metric_`` is a PosteriorMetric, neighbors are ordered by the mean
-        dissimilarity over draws. (For Mahalanobis metrics this mean is the squared
-        distance under the posterior mean of their matrix.) For the uncertainty of
-        neighbors, use ``PosteriorMetric.neighbor_probability``.
+        dissimilarity over draws. For the uncertainty of neighbors, use
+        ``PosteriorMetric.neighbor_probability``.
 
         Parameters
         ----------

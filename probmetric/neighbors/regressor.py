@@ -41,9 +41,9 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     metric : Metric, PosteriorMetric, learner or None, default=None
-        Metric, as in ``KNeighborsClassifier``, without lists. A learner is fitted to
-        classes, which are made by dividing y at quantiles. The learned metric may
-        predict y worse than the Euclidean distance (None), so compare the two.
+        Metric, as in ``KNeighborsClassifier`` (but not a list). None is the Euclidean
+        distance. A learner is fitted to classes, made by dividing y at quantiles. Its
+        metric may predict y worse than the Euclidean distance, so compare the two.
     n_neighbors : int, default=5
         Number of neighbors, as in ``KNeighborsClassifier``.
     votes : {"soft", "count"}, default="soft"
@@ -89,7 +89,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit a learner as ``metric``, choose the bandwidth, and store the points.
+        """Fit the metric if it is a learner, choose the bandwidth, and store points.
 
         Parameters
         ----------

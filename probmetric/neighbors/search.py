@@ -69,10 +69,10 @@ def nearest(
         point i, but may return other points that are equal to it. With an array, query
         i does not return point ``exclude_self[i]``.
     shortlist : int, optional
-        Number of candidates per query, for a faster but approximate search under a
-        ``LocalMahalanobis`` metric. The candidates are the nearest points under the
-        matrix FᵀF, where F is ``metric.frame``. To measure the recall, compare the
-        results of some queries with an exact search. Default: exact search.
+        For a faster but approximate search under a ``LocalMahalanobis`` metric: number
+        of candidates per query. Only the candidates are compared by the metric. They
+        are the nearest points after the linear map ``metric.frame``. To measure the
+        recall, compare some queries with an exact search. Default: exact search.
     tile : int, default=1024
         Number of queries, and of points, that are processed at a time. Use a smaller
         number to reduce memory (see Notes).
@@ -96,9 +96,9 @@ def nearest(
     Notes
     -----
     With ``tile`` = t, a Mahalanobis metric stores max(8 t², k' (d + 3)) float64 numbers
-    besides data and result. Other metrics store 9 max(t², k') numbers, and need the
-    memory of ``pairwise`` for t² pairs. k' is the number of candidates per query, at
-    least min(k + 1, n).
+    besides data and result. Here k' is k + 1 to 2 k + 8, or more if many points are
+    almost equally near. Other metrics store 9 max(t², k') numbers, and need
+    the memory of ``pairwise`` for t² pairs.
 
     Examples
     --------

@@ -20,7 +20,7 @@ the maximum is
 
 and A 1 = 0. The Laplace approximation of the covariance of w is J A⁺ J with
 J = diag(w) - w wᵀ. Folds are stratified and do not depend on the order of rows
-(``neighbors.strength``). The only point of a class is not scored.
+(``neighbors.strength``). If a class has one point, it is not scored.
 
 Reference: Y. Yao, A. Vehtari, D. Simpson, A. Gelman, "Using stacking to average
 Bayesian predictive distributions", Bayesian Analysis 13 (2018).

@@ -56,8 +56,7 @@ def neighbor_table(
           from 0.
         * ``rank``: rank of the neighbor, from 1.
         * ``dissimilarity``: dissimilarity of query and neighbor. For a PosteriorMetric,
-          the mean over draws. (For Mahalanobis metrics this mean is the squared
-          distance under the posterior mean of their matrix.)
+          the mean over draws.
         * ``distance``: distance (not squared). Only for a single metric that is a
           distance.
         * ``label``: label of the neighbor. Only if there are labels.

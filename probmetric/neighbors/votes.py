@@ -49,9 +49,9 @@ t is therefore minus
 
     2 log²(b / 0.5) + log²(t),                                                     (5)
 
-and is added to the sum of the log scores. The only point of a class is not scored. At
-most ``MOST_TUNED`` points are scored. The choice of these points does not depend on the
-order of rows. The scale (2) is computed from the same points.
+and is added to the sum of the log scores. If a class has one point, it is not scored.
+At most ``MOST_TUNED`` points are scored. The choice of these points does not depend on
+the order of rows. The scale (2) is computed from the same points.
 
 Memory in numbers of 8 bytes, besides ``pairwise``: max(2²⁰, 8 n) + 2¹⁷ + q g c for n
 points, g bandwidths, c classes, and q ≤ 512 queries at a time. The result has one

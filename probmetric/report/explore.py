@@ -90,13 +90,14 @@ def explore(
       standardized points, whose distances are not those of the metric. Neighbors are
       always computed with the metric itself.
     * The probability of a neighbor is the fraction of draws in which it is among the k
-      nearest points. At most 5k neighbors with probability at least 0.01 are listed.
-      One number sums the probabilities of all others.
-    * The probability of a class is its mean frequency among the k nearest points.
-      Without draws it is not calibrated.
+      nearest points. At most 5 · k neighbors with probability at least 0.01 are
+      listed. One number sums the probabilities of all others.
+    * The probability of a class is its frequency among the k nearest points, averaged
+      over draws. Without draws it is not calibrated.
     * Distances have intervals (nominal 90%) if ``learned`` was made for intervals, for
       example by ``posterior_metric("intervals")`` or ``with_intervals``.
-    * Standard deviations of the metric's matrix are over draws, and are not intervals.
+    * The metric's matrix is shown with standard deviations over draws. Do not use them
+      to make intervals, which would not be calibrated.
 
     To measure performance, use ``evaluate`` with held-out points.
 

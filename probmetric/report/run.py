@@ -107,7 +107,9 @@ def render_run(
     try:
         page = PAGES[command](folder, summary, data)
     except KeyError as error:
-        raise ValueError(f"{lead} {str(folder)!r} without {error}.") from error
+        raise ValueError(
+            f"{lead} {str(folder)!r} without the entry {error}."
+        ) from error
     except (*DAMAGED, ValueError) as error:
         # Readers of files raise sentences about an argument.
         if isinstance(error, ValueError) and " must " in str(error):

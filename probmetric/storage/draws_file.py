@@ -101,7 +101,7 @@ def posterior_of(
         Draws that ``sample`` returned. Their attribute ``learner`` is the name of the
         learner. Without it, the draws must contain the matrix ``M`` of the metric, the
         Fisher information ``J``, or the components of a two-stage mixture. With ``M``
-        and ``b`` the metric has P(same), which is e^{-b} at distance 0.
+        and ``b``, the metric computes P(same), which is e^{-b} at distance 0.
     purpose : {"prediction", "intervals"}, default="prediction"
         Use of the draws: to average predictions, or to compute intervals of distances.
     max_draws : int, optional

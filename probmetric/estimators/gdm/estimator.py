@@ -79,13 +79,14 @@ class GDM(
 ):
     """Generalized dissimilarity model: dissimilarity of sites from covariates.
 
-    Use ``fit_sites`` for covariates and a table of species, and ``fit_pairs`` for pairs
-    of sites. Each covariate f has an increasing curve s_f, a sum of I-splines with
-    heights ≥ 0. For two sites with covariates x and x', the model is ``1 -
-    E[dissimilarity] = exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. A
-    pair of sites has a number of trials (individuals or species), of which y are common
-    to both sites. The fit is the unique posterior mode under half-normal priors.
-    ``gap_`` bounds the error of the solver.
+    Use ``fit_sites`` for covariates and a table of species, ``fit_pairs`` for pairs of
+    sites, and ``fit`` for points with class labels. Each covariate f has an increasing
+    curve s_f, a sum of I-splines: smooth curves that increase from 0 to a height ≥ 0.
+    For two sites with covariates x and x', the expected dissimilarity is
+    ``1 - exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. The model is
+    binomial: the *trials* of a pair are the individuals (or species) at the two sites,
+    of which y are common to both. The fit is the unique maximum of the posterior
+    density, with half-normal priors of heights and b.
 
     Parameters
     ----------
@@ -95,9 +96,9 @@ class GDM(
         Knots of each covariate, ascending in each row. Default: ``n_splines`` quantiles
         of the covariate over sites, from minimum to maximum.
     prior_scale : float > 0, default=1
-        Scale of the half-normal prior of the height of an I-spline. A very large scale
-        means no prior, as in R's gdm. (R's gdm also counts each pair as one trial. See
-        the theory page.)
+        Scale of the half-normal prior of the height of an I-spline. Smaller values make
+        curves flatter. A very large scale means no prior, as in R's gdm. (R's gdm also
+        counts each pair as one trial. See the theory page.)
     intercept_scale : float > 0, default=1
         Scale of the half-normal prior of the intercept b.
     coordinates : tuple of two column names or numbers, optional
@@ -109,9 +110,9 @@ class GDM(
         latitude in degrees. "plane" is the Euclidean distance in the units of the
         coordinates.
     learning_rate : "auto" or float > 0, default="auto"
-        Power to which the likelihood is raised. "auto" uses 1 in ``fit_sites`` and
-        ``fit_pairs``. In ``fit``, "auto" uses the number of labeled points divided by
-        the number of pairs made from them.
+        Weight of the data relative to the prior: the power to which the likelihood is
+        raised (not a step size). "auto" uses 1 in ``fit_sites`` and ``fit_pairs``.
+        In ``fit``, "auto" uses n/N for N pairs made from n points.
     max_iter : int, default=100
         Maximum number of steps of the solver.
 
@@ -131,15 +132,15 @@ class GDM(
     deviance_explained_ : float
         Fraction of the binomial deviance of the training data that the model explains.
     gap_ : float
-        Upper bound, in nats, on the difference between the maximum of the log posterior
-        and the log posterior at the fit.
+        Measure of convergence: upper bound on the amount by which the log posterior
+        density at the fit is below its maximum.
     learning_rate_ : float
     classes_ : array of shape (c,)
         Sorted class labels, after ``fit`` to class labels.
     points_ : array of shape (n,) or None
         Labels of the sites, or None if sites have no labels.
     pairs_, prior_, params_
-        Training pairs, prior and posterior mode. ``pairs_.X`` contains the sites.
+        Training pairs, prior and fitted parameters. ``pairs_.X`` contains the sites.
     n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -155,8 +156,8 @@ class GDM(
     - "nuts" (default, ``NUTS(target_accept=0.95)``) and "laplace" assume that pairs,
       and the trials of a pair, are independent. Pairs that share sites are dependent,
       so these draws vary too little for intervals.
-    - "bootstrap" refits with random weights of the n sites, n·Dirichlet(1, …, 1). If
-      pairs share no sites, the pairs have these weights.
+    - "bootstrap" refits with random weights of the sites, drawn uniformly among weights
+      ≥ 0 with mean 1 (Dirichlet). If pairs share no sites, the pairs get weights.
 
     ``posterior_metric`` uses "laplace" for prediction and "jackknife" for intervals.
     The jackknife refits without each site, or without each pair if pairs share no
@@ -164,9 +165,9 @@ class GDM(
     (or pairs) in turn. The result is an ``IntervalMetric``, which has no draws. For
     intervals use only the jackknife or the bootstrap. See Benchmarks: gdm.
 
-    The design matrix of N pairs has N (1 + d k) numbers, for d covariates with k
-    splines each. The fit uses 2.4 times the memory of this matrix, and refits use 3.5
-    times (3 GB and 4 GB for 3000 sites and 10 covariates).
+    Memory increases with the number N (1 + d k), for N pairs, d covariates and k
+    splines. The fit stores 2.4 times this number of floats, and refits 3.5 times (3 GB
+    and 4 GB for 3000 sites and 10 covariates).
 
     References
     ----------
@@ -236,8 +237,8 @@ class GDM(
               (Sørensen dissimilarity).
             - "presence": each number above 0 is replaced by 1.
             - "cover": amounts that are not counts. The Bray-Curtis dissimilarity is
-              used, and each pair has weight 1, as in R's gdm. Only the jackknife and
-              the bootstrap then give valid limits.
+              used, and each pair has weight 1, as in R's gdm. Compute intervals only
+              by the jackknife or the bootstrap.
         """
         check_settings(self)
         _check_order(X, species)
@@ -277,9 +278,9 @@ class GDM(
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
             allowed. With ``trials``, y is the number of trials with outcome *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials of each pair, at least 1. For example, the sum of the
-            numbers of species at the two sites. A species at both sites is then two
-            trials with outcome *same*. Default: 1.
+            Number of trials of each pair, at least 1. If the trials are the species
+            of the two sites, a species at both sites counts as two trials, both *same*.
+            Default: 1.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
             the jackknife. Default with a preprocessor: the entries of ``pairs``, such
@@ -492,9 +493,9 @@ class GDM(
         Returns
         -------
         dict
-            Fractions of the deviance: ``covariates`` (explained only by the
-            covariates), ``distance`` (explained only by the geographic distance),
-            ``either`` (explained by each of the two), and their sum ``total``.
+            Fractions of the deviance. ``covariates`` is explained only by the
+            covariates, and ``distance`` only by the geographic distance. ``either`` can
+            be explained by covariates or by distance. ``total`` is the sum.
 
         Raises
         ------

@@ -25,8 +25,8 @@ def check_anchors(estimator: Any, lam: float | str, w: Any) -> None:
     if isinstance(e.prior_mean, str) and e.prior_mean in WITHIN:
         raise ValueError(
             "prior_mean must be 'auto', 'identity', 'pca' or a matrix if n_anchors is "
-            f"set or the rows are on disk, got {e.prior_mean!r}. Use 'auto', because "
-            "other means require all rows in memory."
+            f"set or the rows are on disk, got {e.prior_mean!r}, which requires all "
+            "rows in memory. Use 'auto'."
         )
     if lam in ("cv", "evidence"):
         raise ValueError(

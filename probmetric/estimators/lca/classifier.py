@@ -58,15 +58,14 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         to the prior mean. "cv" chooses λ among 10, 30, 100 and 10⁶ by the log loss of
         ``predict_proba`` for held-out points. λ = 10⁶ practically fixes the maps at the
         prior mean. "auto" uses λ = 10 for up to 1000 points, and λ = n/100 for n > 1000
-        points. λ cannot be 0, because the map of a class would diverge if all its
-        points are equal.
+        points.
     prior_scale : "cv", float > 0 or None, default="cv"
         Factor k of the prior mean. With a larger k, the probability of a class
         decreases faster with the distance from its mean. "cv" chooses k among √2, 2,
-        2√2 and 4 by the held-out log loss. None uses k = 1, and a Euclidean prior mean
-        whose scale is computed separately for each class. None is not supported with
-        ``regularization="cv"``. With None and few points per class, class probabilities
-        are too close to each other (see the guide to few labels).
+        2√2 and 4 by the held-out log loss. None uses k = 1 with a separate Euclidean
+        prior mean for each class, and is not allowed with ``regularization="cv"``. With
+        None and few points per class, class probabilities are too close to each other
+        (see the guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
         Distance to which the prior shrinks the distance of every class. "identity" is
         the Euclidean distance of standardized features. "auto" chooses the distance by

@@ -88,34 +88,36 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     Parameters
     ----------
     n_components : int or "cv", optional
-        Number of rows p of L, from 1 to the number of features d. Use fewer than d rows
-        to reduce the dimension. Default: d. "cv" chooses p in ``fit`` by
-        cross-validation (see Notes).
+        Dimension p of the transformed points (number of rows of L), from 1 to the
+        number of features d. Default: d. "cv" chooses p in ``fit`` by cross-validation
+        (see Notes).
     pairs : {"nearest", "impostors", "all"}, default="nearest"
         Pairs that ``fit`` makes from the class labels. "nearest" pairs each point with
         its nearest points of the same class and of other classes. "all" uses every pair
-        of points. "impostors", as in the paper, pairs each point with its ``n_targets``
-        nearest points of the same class and with its impostors. Impostors are the
-        points of other classes that are nearer than the last of these.
+        of points. "impostors", as in the paper, pairs each point with its targets and
+        impostors. Targets are its ``n_targets`` nearest points of the same class.
+        Impostors are all points of other classes that are nearer than the farthest
+        target.
     max_impostors : int, optional
         Maximum number of impostors of each point with ``pairs="impostors"``. The
         nearest impostors are used. Default: no maximum.
     regularization : "auto", float > 0, "cv" or "evidence", default="auto"
         Strength λ of the prior. A larger λ brings the learned distance closer to the
         prior distance. In ``fit``, "auto" uses λ = 10 for up to 1000 points, and
-        λ = n/100 for n > 1000 points. In ``fit_pairs``, "auto" chooses the smallest λ
-        whose marginal likelihood is close to the largest. "evidence" chooses the λ with
-        the largest marginal likelihood. "cv" chooses λ and ``n_refresh`` in ``fit`` by
-        the accuracy of nearest neighbors in held-out folds. If ``prior_mean`` is
-        "auto", "cv" chooses it too.
+        λ = n/100 for n > 1000 points. "evidence" chooses the λ with the largest
+        marginal likelihood, which is the likelihood averaged over the prior. In
+        ``fit_pairs``, "auto" chooses the smallest λ whose marginal likelihood is close
+        to the largest. "cv" (only in ``fit``) chooses λ and ``n_refresh`` by the
+        accuracy of nearest neighbors in held-out folds. If ``prior_mean`` is "auto",
+        "cv" chooses it too.
     prior_mean : "auto", float in [0, 1], str or array (p, d), default="auto"
         Prior distance, defined by the prior mean W₀ of the linear map. With a number g,
         the matrix of this distance is proportional to S^(-g), where S is the covariance
         of standardized features within classes. So g = 0 is the Euclidean distance, and
-        g = 1 is the Mahalanobis distance of S. In ``fit``, "auto" chooses g by
-        cross-validation (see Notes). It uses g = 0 in ``fit_pairs``, with sample
-        weights, and with ``n_anchors``. If ``n_components < d``, the prior distance
-        uses only the first principal axes. "pca", "half_within" and "within" are names
+        g = 1 is the Mahalanobis distance of S. "auto" chooses g by cross-validation
+        (see Notes) in ``fit`` without sample weights and without ``n_anchors``.
+        Otherwise "auto" uses g = 0. If ``n_components < d``, the prior distance uses
+        only the first principal axes. "pca", "half_within" and "within" are names
         for g = 0, ½ and 1. "identity" is g = 0, but with the first ``n_components``
         features instead of principal axes. An array is W₀ itself, for standardized
         features.
@@ -123,28 +125,26 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Number of refits after the first fit, if ``pairs="nearest"``. Each refit uses
         new pairs of nearest points under the learned distance.
     n_anchors : int or "auto", optional
-        Approximate number of *anchors*, the points that are paired with their nearest
-        points. Set it for large data. Anchors are a random sample, with at least two
-        points of each class. Their nearest points can be any points. Default: all
-        points are anchors, or a sample of at least 10,000 if there are more than 32,000
-        points. "auto" starts with 1000 anchors, and doubles their number until the
-        standard error of the metric is below 5% (see ``matrix_error_``). It uses at
-        most 100,000 anchors.
+        For large data: approximate size of a random sample of points, the *anchors*.
+        Only anchors are paired with their nearest points, which are found among all
+        points. Default: all points are anchors, or a sample of at least 10,000 if there
+        are more than 32,000 points. "auto" starts with 1000 anchors, and doubles their
+        number until the standard error of the metric is below 5% (see
+        ``matrix_error_``), up to 100,000. A sample has at least two points of each
+        class.
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
-        L-BFGS, EM, or the slower EM of the paper. All maximize the same posterior
-        density.
+        L-BFGS, EM, or the slower EM of the paper, for the same objective.
     tol : float > 0, optional
         L-BFGS stops if an iteration increases the log posterior density by less than
         ``tol``. EM stops if the estimated relative distance from the maximum is below
         ``tol``. Default: 1e-8 for L-BFGS, and 1.5e-8 for EM.
     random_state : int, RandomState or None, default=0
-        Seed of the folds of ``regularization="cv"`` and of the choice of anchors. With
-        None, both differ in every fit.
+        Seed of the folds of ``regularization="cv"``, and of the choice of anchors.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map L in input units, identified only up to rotation and reflection of
+        Linear map L in input units, unique only up to rotation and reflection of
         its rows. Columns of constant features are zero, also in posterior draws.
     intercept_ : float
         Intercept b. P(same) of two equal points is exp(-b) in the model.
@@ -171,9 +171,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     n_anchors_ : int
         Number of anchors, if ``n_anchors`` is set.
     matrix_error_ : array of shape (d, d)
-        Standard error of each entry of M = LᵀL due to the random choice of anchors, if
-        ``n_anchors`` is set. It has 7 degrees of freedom (see Benchmarks: anchors). It
-        does not include the sampling of the data.
+        Standard error of each entry of M = LᵀL due to the random choice of anchors (not
+        of the data), if ``n_anchors`` is set. It has 7 degrees of freedom. See
+        Benchmarks: anchors.
     threshold_, pair_classes_ : float, array of shape (2,)
         Largest distance that ``predict`` classifies as *same*, and the two labels that
         it returns. Set by ``fit_pairs``, ``calibrate_threshold`` or ``set_threshold``.
@@ -184,10 +184,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
     Notes
     -----
-    The fit is the posterior mode of log b and of W = √(1 + 2σ²) L, for standardized
-    features. It may be a local maximum. The prior of W is normal with mean W₀. Every
-    entry has standard deviation ‖W₀‖/√(pλ), with the Frobenius norm. Unless
-    ``prior_mean`` is an array, the scale of W₀ is computed from the pairs of the fit
+    The paper's parameters are the noise variance σ² (``sigma2_``) and the linear map
+    W = √(1 + 2σ²) L. The fit maximizes the posterior density of W and log b, for
+    standardized features. It may be a local maximum. The prior of W is normal with mean
+    W₀. Every entry has standard deviation ‖W₀‖/√(pλ), with the Frobenius norm.
+    Unless ``prior_mean`` is an array, the scale of W₀ is computed from the pairs
     (empirical Bayes). The prior of exp(-b) is uniform on (0, 1).
 
     To choose ``prior_mean`` and ``n_components``, cross-validation uses the log loss of
@@ -258,9 +259,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             ``n_anchors`` points (default: 100,000).
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. The weight of a pair is the product of the
-            weights of its points. With ``learning_rate="auto"``, the number of
-            observations is the sum of the weights. Nearest pairs, feature scales and
-            the prior mean use all points of positive weight equally.
+            weights of its points. ``learning_rate="auto"`` uses the sum of the weights
+            as the number of points. The choice of pairs, the feature scales and the
+            prior mean ignore the weights, except that points of weight 0 are removed.
         groups : array-like of shape (n,), optional
             Group of each row, such as its subject, specimen or file. Use groups if rows
             of a group are copies or are dependent. Rows of one group are not paired
@@ -401,14 +402,15 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ----------
         method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
             Name of a method, or a sampler such as ``pm.NUTS()``. "nuts" is exact up to
-            Monte Carlo error. "svi" and "laplace" are approximations, and report the
-            Pareto k-hat diagnostic. "bootstrap" repeats the fit with random weights of
-            the points. The weight of a pair is then the product of the weights of its
-            points.
+            Monte Carlo error. "svi" (variational inference) and "laplace" (a Gaussian
+            at the fit) are approximations. They are accurate if the diagnostic k-hat is
+            below 0.7.
+            "bootstrap" repeats the fit with random weights of the points. The weight of
+            a pair is then the product of the weights of its points.
         learning_rate : float > 0, optional
-            Power to which the likelihood is raised. Default: the learning rate of the
-            fit, or 1 for the bootstrap. If it differs from the learning rate of the
-            fit, ``sample`` first fits the same pairs again.
+            Power to which the likelihood is raised, as in the class. Default: the
+            learning rate of the fit, or 1 for the bootstrap. With another value,
+            ``sample`` first fits the same pairs again.
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every pair under every draw, computed
             without learning rate and weights. ``pm.loo`` requires these values. It also
@@ -431,14 +433,12 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         After ``fit``, use the draws only for figures and model checks. For intervals
         use ``posterior_metric("intervals")``.
 
-        Draws after ``fit`` do not measure sampling error. Their pairs share points, and
-        the default learning rate is only a convention. Distances usually vary more over
-        these draws than over fits to other samples. No learning rate corrects this (see
-        Benchmarks: label_draws).
+        Draws after ``fit`` do not measure sampling error, because their pairs share
+        points. Distances usually vary more over these draws than over fits to other
+        samples. No learning rate corrects this (see Benchmarks: label_draws).
 
         ``log_prior`` in the result is the log prior density of log b and of the linear
-        map W of standardized features. Its density is summed over W and -W, because W
-        is identified only up to sign (Eq. 2 of ``inference.lca.target``).
+        map W of standardized features, summed over W and -W.
 
         Examples
         --------
@@ -519,20 +519,20 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             intervals, or the number of ``draws``. Not supported by the jackknife, which
             makes no draws.
         target : {"fit", "all_pairs"}, default="fit"
-            Fit that the jackknife repeats. "fit" repeats this fit. Settings "auto" and
-            "evidence" are chosen again in each refit, but settings "cv" keep their
-            chosen values. "all_pairs" repeats a fit with ``pairs="all"``,
-            ``learning_rate=1`` and ``regularization=1``. Its scale of distances does
-            not depend on the number of points. With "fit" the scale may depend on this
-            number, because nearest pairs become closer with more points.
+            Fit that the jackknife repeats. "fit" repeats this fit. Parameters of the
+            class with value "auto" or "evidence" are chosen again in each refit, but
+            values chosen by "cv" are kept. "all_pairs" repeats a fit with
+            ``pairs="all"``, ``learning_rate=1`` and ``regularization=1``. Its distances
+            have a scale that does not depend on the number of points. With "fit" the
+            scale may change, because nearest pairs become closer with more points.
 
         Returns
         -------
         IntervalMetric or PosteriorMetric
-            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. The
-            intervals of an ``IntervalMetric`` contain the distances of the repeated
-            fit. Each interval is for the mean distance over training samples of this
-            size. For coverage see Benchmarks: intervals.
+            ``IntervalMetric`` from the jackknife, otherwise ``PosteriorMetric``. An
+            interval of an ``IntervalMetric`` is for the mean distance over fits to new
+            samples of this size. It contains the distance of the fit that ``target``
+            names. For coverage see Benchmarks: intervals.
 
         Raises
         ------
@@ -545,12 +545,11 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -----
         New draws come from the following posteriors.
 
-        * Prediction after ``fit``: the likelihood is raised to a power that is
-          estimated from the likelihood gradients of the points. The strength λ of the
-          prior is 1, 10 or 100. It is chosen by the leave-one-out log score of
-          ``KNeighborsClassifier`` with these draws.
-        * Intervals after ``fit``, from a sampler: all pairs of the points, with
-          learning rate 1 and λ = 1.
+        * Prediction after ``fit``: the learning rate is estimated from the pairs. The
+          strength λ of the prior is 1, 10 or 100. It is chosen by the leave-one-out log
+          score of ``KNeighborsClassifier`` with these draws.
+        * Intervals after ``fit``, if ``method`` is a sampler: a fit to all pairs of the
+          points, with learning rate 1 and λ = 1.
         * After ``fit_pairs``: the learning rate and λ of the fit.
         """
         self._check(purpose)

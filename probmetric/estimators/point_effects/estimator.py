@@ -37,8 +37,8 @@ Spread = Annotated[float, Number(0, 10)]
 class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     """Metric from judged pairs that share points, with an intercept for each point.
 
-    Use this class if people judged pairs, and several pairs share a point. In the
-    model, a pair of points i and j is *same* with probability
+    Use this class if people judged pairs as *same* or *different*, and several pairs
+    share a point. In the model, a pair of points i and j is *same* with probability
     P(same) = exp(-((b_i + b_j)/2 + ½ dist²)). Each point has an intercept
     b_i = b e^{u_i}, with a random effect u_i ~ N(0, ω²). Points that are hard to
     recognize have a large b_i. Pairs that share a point share its effect, and are
@@ -51,8 +51,7 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the linear map. A larger λ brings the learned metric
         closer to the metric of ``prior_mean``. In ``fit``, "auto" uses λ = 10. In
-        ``fit_pairs``, "auto" chooses λ by the marginal likelihood, as
-        ``LCA().fit_pairs`` does.
+        ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does.
     prior_mean : {"auto", "identity"}, default="auto"
         Metric to which the prior shrinks the learned metric. "identity" is the
         Euclidean metric of standardized features. In ``fit``, "auto" chooses the metric
@@ -60,14 +59,14 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     spread : float in [0, 10], optional
         Fixed value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1
-        Scale of the half-normal prior of ω.
+        Scale of the half-normal prior of ω. Smaller values bring ω closer to 0.
     max_iter : int, default=500
         Maximum number of iterations of the solver for each value of ω.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map in input units, identified up to rotation and reflection.
+        Linear map in input units, unique up to rotation and reflection.
     spread_ : float
         Standard deviation ω of the effects u_i. 0 if points do not differ.
     intercept_ : float
@@ -79,8 +78,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         Labels of the points, in the order of ``point_intercepts_``. None if points have
         no labels. The order is then that of the rows of ``fitted_.pairs.X``.
     gap_ : float
-        Estimated log posterior density at the nearest local maximum, minus that at the
-        fit, given ω. The value is near 0 if the solver converged.
+        Measure of convergence, near 0 if the solver converged: the estimated increase
+        of the log posterior density from the fit to the nearest local maximum, given ω.
     learning_rate_, classes_, threshold_, pair_classes_, fitted_, mean_, scale_, n_iter_
         As in ``LCA``. ``n_iter_`` counts the steps at all values of ω.
     n_features_in_, feature_names_in_
@@ -90,16 +89,18 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     An entry of the linear map, for standardized features, has prior standard deviation
     ‖W₀‖/√(pλ), with the Frobenius norm of the prior mean W₀.
 
-    The estimate of ω maximizes the marginal posterior density of ω, computed by
-    Laplace's method. The linear map, b and the effects then maximize the posterior
-    density given ω. The fit may find a local maximum. A fit can have at most 5000
-    parameters, including one for each point. P(same) of new points assumes that the
-    points of the fit are a random sample of all points, and is not calibrated.
+    The estimate of ω maximizes its posterior density, averaged over the other
+    parameters by Laplace's method (a Gaussian approximation). The linear map, b and the
+    effects then maximize the posterior density given ω. The fit may find a local
+    maximum. A fit can have at most 5000 parameters, including one for each point.
+    P(same) of new points assumes that the points of the fit are a random sample of all
+    points, and is not calibrated.
 
     ``sample`` draws the matrix M (feature, feature_bis) of the metric, ω as ``spread``,
     and three kinds of intercepts: ``b`` of a typical point, ``b_point`` of each point
-    of the fit, and ``b_new`` of a new point. It draws near the fit, and does not search
-    for other modes of the posterior. NUTS requires a learned ω.
+    of the fit, and ``b_new`` of a new point. Methods are "nuts" and "laplace". Draws
+    start at the fit. If the posterior has several maxima, the others are not explored.
+    NUTS requires a learned ω.
 
     ``posterior_metric`` uses "laplace" for prediction and "nuts" for intervals. Its
     P(same) is for new points. Intervals require judged pairs (``fit_pairs``), which may
@@ -217,9 +218,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         ----------
         points : array-like of shape (N, 2), optional
             Labels of the two points of each pair, as in ``fit_pairs``. A point whose
-            label is not in ``points_`` is new. Default: all points are new. Not
-            supported if the fit had no labels of points (``points_`` is None), as after
-            ``fit``.
+            label is not in ``points_`` is new. Default: all points are new. Must be
+            None if ``points_`` is None, for example after ``fit``.
         labels, new_classes, prior_odds
             See ``LCA.same_probability``.
         """
@@ -253,19 +253,21 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
         log_likelihood: bool = False,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training pairs, near the fit.
+        """Draw from the posterior given the training pairs.
+
+        Draws start at the fit. If the posterior has several maxima, the others are not
+        explored.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace"; default="nuts"
-            "nuts" is ``NUTS(target_accept=0.95)``. It does not search for other modes
-            of the posterior. "laplace" draws the standard deviation ω of the point
-            effects from its approximate posterior on a grid. It draws the other
-            parameters from a Gaussian approximation of their posterior given ω.
+            "nuts" is ``NUTS(target_accept=0.95)``. "laplace" is faster, but
+            approximate. It draws the standard deviation ω of the point effects from a
+            grid, and the other parameters from a Gaussian approximation given ω.
         log_likelihood : bool, default=False
             Whether to store ``point_log_likelihood``, which ``pm.loo`` requires to
-            leave out points. For each point and draw, it is the log density of the
-            labels of all pairs of the point. The effect of the point is integrated out.
+            leave out points. For each point and draw, it is the log probability of the
+            labels of all pairs of the point, averaged over the effect of the point.
         """
         check_is_fitted(self)
         run = Run(n_draws=n_draws, n_chains=n_chains, seed=seed, progress=progress)

@@ -69,28 +69,29 @@ class TripletEmbedding(TripletLearner):
         within one standard error of the lowest loss. Intervals ignore the uncertainty
         of this choice.
     regularization : float > 0, default=1
-        Strength λ of the prior N(0, c²/λ) of each coordinate. Larger values move
-        positions toward the center. c depends only on p: with coordinates N(0, c²), log
-        odds have root mean square 2.
+        Strength λ of the prior. Larger values move positions toward the center. Each
+        coordinate has the prior N(0, c²/λ), with a constant c such that log odds under
+        the prior have root mean square 2 if λ = 1.
     n_objects : int, optional
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
     learning_rate : float > 0, default=1
-        Power to which the likelihood is raised.
+        Weight of the data relative to the prior: the power to which the likelihood is
+        raised (not a step size).
 
     Attributes
     ----------
     embedding_ : array of shape (n, p)
-        Positions at the posterior mode, centered and rotated to their principal axes.
-        Only the distances between positions are identified.
+        Fitted positions, centered and rotated to their principal axes. The data
+        determine only the distances between positions.
     lapse_rate_ : float
-        Probability of a lapse. If learned, it is the value ε at the joint posterior
-        mode of the positions and log(ε/(1 - ε)).
+        Probability of a lapse (see ``lapse_rate``), fitted together with the positions
+        if it is learned.
     raters_ : array of shape (R,), or None
         The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
-        Factor of each rater that multiplies the log odds. The geometric mean of all
-        factors is 1. None if the fit had no raters.
+        Consistency of each rater: a factor that multiplies the log odds. The geometric
+        mean of all factors is 1.
     n_components_ : int
         Number p of dimensions.
     component_losses_ : array
@@ -105,8 +106,8 @@ class TripletEmbedding(TripletLearner):
         ``TripletMetric``). It ignores rotations of the positions, because they do not
         change the posterior.
     triplets_, prior_, params_
-        Training triplets, prior, and posterior mode of a linear map with n - 1 input
-        features. Centered positions have n - 1 degrees of freedom in each dimension.
+        Training triplets, prior, and the fitted positions as a linear map of n - 1
+        coordinates.
     learning_rate_, n_iter_ : float, int
 
     Notes
@@ -122,7 +123,7 @@ class TripletEmbedding(TripletLearner):
     ``sample`` draws M (object, object), the matrix of inner products of the centered
     positions. The squared distance of objects i and j is M_ii + M_jj - 2M_ij. A learned
     ``lapse_rate`` and the ``sharpness`` of raters are drawn too. All chains start at
-    the fit, and other modes are not explored. For methods and intervals see
+    the fit, and do not find other maxima. For methods and intervals see
     ``TripletMetric``. With few triplets, intervals of ratios of distances contain the
     true ratio less often than stated. See Benchmarks: triplets.
 

@@ -71,36 +71,35 @@ class TripletMetric(PairsMixin, TripletLearner):
         (impostors). ``fit`` makes triplets (point, target, impostor) for each target
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
-        Power to which the likelihood is raised. In ``fit_triplets``, "auto" uses 1,
-        which assumes independent triplets. In ``fit``, triplets share points, and
-        "auto" uses the number of points divided by the number of triplets.
+        Weight of the data relative to the prior: the power to which the likelihood is
+        raised (not a step size). In ``fit_triplets``, "auto" uses 1, for
+        independent triplets. In ``fit``, triplets share points, and "auto" uses the
+        number of points divided by the number of triplets.
 
     Attributes
     ----------
     components_ : array of shape (p, d)
-        Linear map in input units, identified up to rotation and reflection.
+        Linear map in input units, unique up to rotation and reflection.
     learning_rate_ : float
     lapse_rate_ : float
-        Probability of a lapse. If learned, it is the value ε at the joint posterior
-        mode of the linear map and log(ε/(1 - ε)).
+        Probability of a lapse (see ``lapse_rate``), fitted together with the linear map
+        if it is learned.
     raters_ : array of shape (R,), or None
         The raters, sorted. None if the fit had no raters.
     sharpness_ : array of shape (R,), or None
-        Factor of each rater that multiplies the log odds. The geometric mean of all
-        factors is 1. None if the fit had no raters.
+        Consistency of each rater: a factor that multiplies the log odds. The geometric
+        mean of all factors is 1.
     gap_ : float
-        Measure of convergence, near 0 if the solver reached a local maximum. A
-        quadratic approximation at the fit estimates how much higher (in nats) the log
-        posterior is at the nearest maximum. Infinite if the Hessian shows that the fit
-        is not a maximum. NaN (not computed) if ``components_`` has more than 10,000
-        entries.
+        Measure of convergence, near 0 if the solver reached a local maximum: the
+        estimated increase of the log posterior density from the fit to the nearest
+        maximum. Infinite if the fit is not a local maximum. NaN (not computed) if
+        ``components_`` has more than 10,000 entries.
     classes_
         Class labels, sorted. Set only by ``fit``.
     threshold_, pair_classes_
         Threshold and labels of ``predict`` for pairs, as in ``LCA``.
     triplets_, prior_, params_
-        Training triplets, prior, and posterior mode of the linear map, in standardized
-        units.
+        Training triplets, prior, and fitted linear map, in standardized units.
     mean_, scale_, n_iter_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -112,9 +111,8 @@ class TripletMetric(PairsMixin, TripletLearner):
     by "nuts" (default) or "laplace". A learned ``lapse_rate`` and the ``sharpness`` of
     raters are drawn too. All chains start at the fit. ``sample`` requires a finite
     ``gap_``, so ``components_`` must have at most 10,000 entries. "laplace" warns if it
-    is inaccurate. It does not draw rotations of the linear map, because they do not
-    change M. ``posterior_metric`` uses NUTS by default. Intervals require independent
-    triplets. See Benchmarks: triplets.
+    is inaccurate. ``posterior_metric`` uses NUTS by default. Intervals require
+    independent triplets. See Benchmarks: triplets.
 
     Examples
     --------
@@ -170,9 +168,9 @@ class TripletMetric(PairsMixin, TripletLearner):
             nearer to ``anchor`` than ``far`` is. With ``odd_one_out=True``, the points
             are in any order. With ``preprocessor``, triplets are references to points,
             shape (N, 3). Quadruplets (a, b, c, d), shape (N, 4, d) or (N, 4), are also
-            allowed. If y is 1, a and b are nearer to each other than c and d.
-            Containers ``Triplets`` and ``OddOneOut`` ignore the parameter
-            ``odd_one_out``.
+            allowed. If y is 1, a and b are nearer to each other than c and d. For the
+            containers ``Triplets`` and ``OddOneOut``, the kind of the container decides
+            whether responses name the odd one, not the parameter ``odd_one_out``.
         y : array-like of shape (N,), optional
             Responses: 1 if ``near`` is nearer, 0 (or -1) if ``far`` is nearer. With
             ``odd_one_out=True``, y is 1 if the third point is the odd one, 0 if the

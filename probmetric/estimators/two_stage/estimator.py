@@ -93,16 +93,16 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         ("free"), or Σ_k of each component and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
         - "default": the weak prior of Fraley and Raftery. For one component with
-          ``covariance="free"`` and at most as many groups as features, another prior is
-          used. It shrinks W_k to a multiple of the diagonal matrix of feature
-          variances, with the weight of 8 points per feature, and shrinks B_k weakly.
+          ``covariance="free"`` and at most as many groups as features, the prior is
+          stronger. It then shrinks W_k to a multiple of the diagonal matrix of feature
+          variances, and counts as much as 8 points per feature.
         - "flat": maximum likelihood. A maximum may not exist.
         - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
           Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
           chosen by the log loss of ``KNeighborsClassifier`` in folds, which takes 25 to
           75 small fits. If the weight is ∞, scores order pairs by Euclidean distance,
           and probabilities are not meaningful.
-        - ``TwoStagePrior``: a prior in the units of the fit (standardized).
+        - ``TwoStagePrior``: a prior for standardized features.
     similarity : str, default="log_ratio"
         Score of ``get_metric`` and ``pair_score``. Default: the log likelihood ratio.
         For other scores see ``PairSimilarity``.
@@ -148,14 +148,15 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     calibration_ : Calibration or None
         Function that calibrates log ratios of the model, or None.
     objective_, converged_, n_iter_
-        Log joint density in the units of the fit, convergence of EM, and its steps.
+        Log joint density of standardized data and parameters, whether EM converged, and
+        the number of steps.
     choice_ : Choice
         Held-out log densities for each number of components, if ``n_components`` is a
         sequence.
 
     Notes
     -----
-    NaN entries are assumed to be missing at random, and are integrated out.
+    NaN entries are assumed to be missing at random. Densities use the other entries.
     ``fit_alpha`` and ``partial_fit`` do not allow NaN. The fit is a local optimum.
 
     The calibration is not computed in ``fit``, but at the first use of the log ratio
@@ -164,7 +165,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     ``calibration=None`` if you only need neighbors or the order of pairs. For equations
     see ``inference.two_stage.calibration``.
 
-    ``sample`` draws near the fit, and does not explore other modes of the posterior.
+    ``sample`` starts at the fit, and does not explore other maxima of the posterior.
     After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
     variables for which R-hat is computed: mean and covariance_total (of an instance),
     within_average (the weighted mean of W_k), and α if it is sampled. The group
@@ -252,8 +253,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
             NaN is a missing entry.
         y : array-like of shape (N,), optional
             1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
-            pairs. At least one label must be 1, because only pairs of one source
-            identify W. The points of other pairs are used as single instances.
+            pairs. At least one label must be 1, because W is learned from pairs of one
+            source. Each point of another pair counts as a source with one instance.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -436,11 +437,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         return self._changed(mixture, alpha, "fit_alpha")
 
     def partial_fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Update ``fit(X)``, a fit without groups, with a batch of rows (no NaN).
+        """Update the model with a batch of rows (without groups and NaN).
 
-        The first call is equivalent to ``fit``. Each further call adds the statistics
-        of the batch to the earlier statistics, and updates the parameters once. A batch
-        that is passed twice counts twice.
+        The first call is equivalent to ``fit(X)``. Each further call adds the
+        statistics of the batch to the earlier statistics, and updates the parameters
+        once. A batch that is passed twice counts twice.
         """
         if not hasattr(self, "online_"):
             rows = self.fit(X)._complete(X)
@@ -574,8 +575,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
-            "nuts" samples near the fit, and does not search for other modes. "laplace"
-            and "svi" are approximations, and report the diagnostic k-hat.
+            "nuts" starts at the fit, and does not search for other maxima of the
+            posterior. "laplace" and "svi" are approximations. They are accurate if the
+            diagnostic k-hat is below 0.7.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``

@@ -29,7 +29,8 @@ def component_counts(k: int | Sequence[int], blend: str | None) -> tuple[int, ..
     if blend is not None and len(counts) < 2:
         raise ValueError(
             "blend must be None if n_components has only one number, got "
-            f"{blend!r} with n_components={k!r}. Set two or more numbers."
+            f"{blend!r} with n_components={k!r}. Pass two or more numbers as "
+            "n_components, or omit blend."
         )
     return counts
 

@@ -165,9 +165,9 @@ def closed_form(
         except ValueError as error:
             trouble = str(error)
     warnings.warn(
-        "lca: chains start at random points, because there is no Laplace "
-        f"approximation ({trouble}). They may stay near different modes and disagree. "
-        "Compare chains by R-hat, or set a stronger prior.",
+        f"lca: the chains of draws start at random points, not at the fit ({trouble}). "
+        "They may stay near different maxima of the posterior and disagree. Check that "
+        "R-hat (az.summary) is near 1, or set a stronger prior.",
         SamplingWarning,
         stacklevel=4,
     )

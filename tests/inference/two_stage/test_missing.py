@@ -123,5 +123,5 @@ def test_pairs_and_groups_inside_jit_are_asked_for_as_stacks(groups):
         seeded = handlers.seed(two_stage, jax.random.key(0))
         handlers.trace(seeded).get_trace(data, None, n_components=1)
 
-    with pytest.raises(ValueError, match=r"data must be grouped .* jax\.jit"):
+    with pytest.raises(ValueError, match=r"data must be prepared .* jax\.jit"):
         jax.jit(trace)(groups)
