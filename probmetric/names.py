@@ -110,8 +110,8 @@ def files_at(where: str | os.PathLike[str], name: str = "data") -> list[Path]:
             files += inside
         else:
             raise ValueError(
-                f"{name} must be files, or one folder of .parquet or text files, got "
-                f"the folder {str(path)!r}. Use a pattern, such as '{path}/*.csv'."
+                f"{name} must be files, or one folder of .parquet files, got the "
+                f"folder {str(path)!r}. Use a pattern, such as '{path}/*.npy'."
             )
     if not files:
         raise ValueError(f"{name} must be existing files, got none at {text!r}")

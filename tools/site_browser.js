@@ -61,7 +61,9 @@ function contrast(one, other) {
 const pale = new Set();
 function checkContrast(path) {
   const root = page().documentElement, texts = page().createTreeWalker(page().body, NodeFilter.SHOW_TEXT);
-  const shown = new Set();
+  const shown = new Set(), still = page().createElement("style");
+  still.textContent = "* { transition: none !important; }";
+  page().head.append(still);
   while (texts.nextNode()) {
     const element = texts.currentNode.parentElement;
     if (texts.currentNode.data.trim() && !element.closest("svg, script, style") && element.checkVisibility({visibilityProperty: true})) shown.add(element);

@@ -51,7 +51,8 @@ class Finding(NamedTuple):
     """Result of one part of ``check_model``, such as "prior" or "tails".
 
     ``p_value`` is the p-value of ``statistic`` under the model. ``size`` is the
-    difference between model and data, and ``matters`` the smallest size that matters.
+    difference between model and data (for "prior": the sensitivity of the result to the
+    prior), and ``matters`` the smallest size that matters.
     ``bins`` are the data of a figure, with columns at, observed, expected, low, high
     and pairs.
     """

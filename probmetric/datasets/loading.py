@@ -258,7 +258,8 @@ def load(
     unlabeled : label, default="warn"
         Value that marks unlabeled rows in the label or group column of a file, such as
         -1, or NaN for missing labels. These rows are ignored. By default every label is
-        a class, and -1 causes a warning. None is the same without a warning.
+        a class, and -1 besides labels such as 0 and 1 causes a warning. None is the
+        same without a warning.
     feature_names : sequence of str, optional
         Feature names of a fitted metric or learner. Columns of text are then coded as
         in its fit. Default: if ``label`` is set, each text value that occurs in a

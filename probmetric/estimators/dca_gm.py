@@ -80,9 +80,10 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Covariances of the mixtures: one for each class, or one for each component.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight s of the prior, as a number of points. With larger s, the metric is
-        closer to the Euclidean metric of scaled features (see Notes). 0 turns this
-        prior off. "cv" chooses s among 1, 4, 16, 64, 256 and ∞ by the cross-validated
-        log loss of ``KNeighborsClassifier`` under the starting value of A.
+        closer to the Euclidean metric of scaled features (see Notes). 0 turns
+        this prior off, but not that of ``regularization``. "cv" chooses s among 1, 4,
+        16, 64, 256 and ∞ by the cross-validated log loss of ``KNeighborsClassifier``
+        under the starting value of A.
     regularization : float > 0, default=1.0
         Strength λ of the prior that keeps A near its starting value (see Notes).
         Increase λ to keep A nearer.

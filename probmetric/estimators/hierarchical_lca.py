@@ -64,7 +64,8 @@ class HierarchicalLCA(EffectLearner):
         Metric to which the prior shrinks the common metric. "identity" is the Euclidean
         metric of standardized features. In ``fit``, "auto" chooses the metric by
         cross-validation as ``LCA`` does, from points minus their group means. In
-        ``fit_pairs``, "auto" means "identity".
+        ``fit_pairs``, "auto" means "identity", or the first principal axes if
+        ``n_components < d``.
     spread : float in [0, 100], optional
         Fixed value of ω, in the unit of ``spread_``. Default: ω is learned, or 0 if
         there is only one group.

@@ -465,8 +465,8 @@ def open(
         sorted by name), a folder of Parquet files, or an array. URLs of Parquet files
         are allowed if fsspec can read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional
-        Class of each row, in the form of ``data``: the name of a column of the Parquet
-        files, ``.npy`` files (one for each file of points), or an array.
+        Class of each row: the name of a column for Parquet files, ``.npy`` files (one
+        for each file of points) for ``.npy`` files, and an array for an array.
     weight : str, Path or array of shape (n,), optional
         Data weights ≥ 0, in the same form as ``label``. Default: 1.
     features : sequence of str

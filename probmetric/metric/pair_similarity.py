@@ -261,8 +261,8 @@ class PairSimilarity(MetricBase):
             - ``n_questioned``, ``n_known``: numbers of measurements.
             - ``log10_lr``: log10 of the likelihood ratio.
             - ``limit``: largest possible absolute value of ``log10_lr``. It is
-              log10(n + 1) for n training sources with two or more rows, or NaN without
-              calibration.
+              log10(n + 1) for n training sources with two or more rows (at most 1000
+              are counted), or NaN without calibration.
             - ``posterior``: posterior probability of one source.
 
         Raises

@@ -43,8 +43,8 @@ WORDS = {
 }
 VOTES = (
     "Accuracy, log loss, Brier score and calibration error measure the class "
-    "probabilities. The other scores are about the neighbors of each evaluated point "
-    "among the other evaluated points."
+    "probabilities. Retrieval scores are about the neighbors of each evaluated point "
+    "among the other evaluated points. Pair ROC-AUC compares their pairs."
 )
 NOVELTY = (
     " False alarms are points of known classes that are called novel. The nominal "

@@ -131,8 +131,9 @@ def _pictures(metric: Dissimilarity, data: Dataset) -> list[Picture]:
             Picture(
                 plots.importance(metric, data.X),
                 "The learned distance between two points that differ by one standard "
-                "deviation in one feature and agree in the others. It is the square "
-                "root of the diagonal entry of the matrix above. The figure has no "
+                "deviation in one feature and agree in the others. For a numeric "
+                "feature it is the square root of the diagonal entry of the matrix "
+                "above. The figure has no "
                 "intervals. The order of correlated features can differ in another "
                 "sample.",
             ),

@@ -77,9 +77,10 @@ def fit_section(fit: ModelVerdict) -> Section:
         "Does the model fit the data?",
         "A fit and its draws can agree although the model is wrong, so the model is "
         "compared with the data. In the table, p_holm is the p-value adjusted by "
-        "Holm's method, size is the deviation from the model, and matters is the "
-        "smallest deviation that counts. A part is adequate if p_holm ≥ 0.02. It is a "
-        "conflict if p_holm < 0.01 and size ≥ matters. Otherwise it is doubtful.",
+        "Holm's method, size is the deviation from the model (for prior: the "
+        "sensitivity of the result to the prior), and matters is the smallest size "
+        "that counts. A part is adequate if p_holm ≥ 0.02. It is a conflict if "
+        "p_holm < 0.01 and size ≥ matters. Otherwise it is doubtful.",
         Picture(
             model_check(fit),
             "Predictive: labels of the fitted pairs by fitted distance. Calibration: "

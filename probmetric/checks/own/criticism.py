@@ -132,7 +132,7 @@ def _predictive(draws: xr.DataTree, name: str) -> Finding | None:
         # A spread off by a fifth has e² - 1 off by two fifths.
         size = max(size, float((gap[len(n) :] / n).max()) / 4)
     summary = (
-        f"{name}: {outside} of {len(centre)} binned sums outside the simultaneous "
+        f"{name}: {outside} of {len(centre)} binned sums outside the "
         f"{PROB:.0%} band (p = {p:.2g}); in the worst bin {_mean(m, which, k):.3g} was "
         f"expected, {_mean(x, which, k):.3g} observed"
     )

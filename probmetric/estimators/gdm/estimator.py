@@ -166,8 +166,7 @@ class GDM(
     intervals use only the jackknife or the bootstrap. See Benchmarks: gdm.
 
     Memory increases with the number N (1 + d k), for N pairs, d covariates and k
-    splines. The fit stores 2.4 times this number of floats, and refits 3.5 times (3 GB
-    and 4 GB for 3000 sites and 10 covariates).
+    splines. See Benchmarks: gdm.
 
     References
     ----------

@@ -70,7 +70,8 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
         Distance to which the prior shrinks the distance of every class. "identity" is
         the Euclidean distance of standardized features. "auto" chooses the distance by
         cross-validation, as in ``LCA``. If ``n_components < d``, only the first
-        principal axes are used.
+        principal axes are used (with ``prior_scale=None`` and "identity": the first
+        features).
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
         As in ``LCA``.
     tol : float, optional

@@ -196,7 +196,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     repeated three times.
 
     * ``prior_mean="auto"`` tries g = 0, ¼, ½, ¾ and 1, or 0 and ¼ with fewer than 30
-      points.
+      points. With ``regularization="cv"`` it tries g = 0, ½ and 1, by kNN accuracy in
+      four folds.
     * ``n_components="cv"`` tries p = 1, 2, 3, 4, 6, 8, ..., d. It uses the smallest p
       whose loss is within one standard error of the lowest loss.
     * ``regularization="auto"`` in ``fit_pairs`` tries λ = 1, 3, 10, 30 and 100. It uses
@@ -259,9 +260,10 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             ``n_anchors`` points (default: 100,000).
         sample_weight : array-like of shape (n,), optional
             Weights of the points, ≥ 0. The weight of a pair is the product of the
-            weights of its points. ``learning_rate="auto"`` uses the sum of the weights
-            as the number of points. The choice of pairs, the feature scales and the
-            prior mean ignore the weights, except that points of weight 0 are removed.
+            weights of its points. "auto" of ``learning_rate`` and ``regularization``
+            uses the sum of the weights as the number of points. The choice of pairs,
+            the feature scales and the prior mean ignore the weights, except that points
+            of weight 0 are removed.
         groups : array-like of shape (n,), optional
             Group of each row, such as its subject, specimen or file. Use groups if rows
             of a group are copies or are dependent. Rows of one group are not paired
@@ -279,7 +281,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -----
         Groups are not supported for ``pairs="impostors"``, ``n_anchors``,
         ``n_components="cv"``, pairs and data on disk. After a fit with groups,
-        ``posterior_metric`` supports only the jackknife. ``same_probability`` then
+        ``posterior_metric`` requires ``draws``, or the jackknife. ``same_probability``
         ignores the groups, except with ``new_classes=True``.
         """
         rows: Any = X

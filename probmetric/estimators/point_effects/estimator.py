@@ -55,7 +55,8 @@ class PointEffectsLCA(LabelsOrPairs, EffectLearner):
     prior_mean : {"auto", "identity"}, default="auto"
         Metric to which the prior shrinks the learned metric. "identity" is the
         Euclidean metric of standardized features. In ``fit``, "auto" chooses the metric
-        by cross-validation, as ``LCA`` does. In ``fit_pairs``, "auto" means "identity".
+        by cross-validation, as ``LCA`` does. In ``fit_pairs``, "auto" means "identity",
+        or the first principal axes if ``n_components < d``.
     spread : float in [0, 10], optional
         Fixed value of ω. Default: ω is learned.
     spread_scale : float > 0, default=1

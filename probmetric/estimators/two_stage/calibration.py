@@ -81,7 +81,7 @@ def calibrate(recipe: Recipe) -> Calibration:
     """Return the calibration of a fit to sources (only a bound if sources are few)."""
     X, group = np.asarray(recipe.data.X), np.asarray(recipe.data.group)
     n = n_repeated(group)
-    if n < max(N_FOLDS, 2 * max(s["n_components"] for s in recipe.settings)):
+    if n < max(N_FOLDS, 3 * max(s["n_components"] for s in recipe.settings)):
         return bound_only(n)
     try:
         return fit_calibration(held_out_ratios(X, group, recipe.learn))

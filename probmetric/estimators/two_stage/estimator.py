@@ -129,8 +129,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         - "auto" calibrates likelihood ratios (LR) after ``fit(X, groups=)``. The log LR
           is replaced by an increasing function of it, fitted to pairs of left-out
           sources in five folds. With n sources of two or more rows, "auto" also limits
-          ``|log LR|`` to log(n + 1). If n is below 5, this limit is the only change.
-          Neighbors do not change. Metrics of posterior draws use the same calibration.
+          ``|log LR|`` to log(n + 1). If n is below 5, or below three per component,
+          this limit is the only change. Neighbors do not change. Metrics of posterior
+          draws use the same calibration.
         - None does not calibrate. Fits to points, pairs or data on disk are not
           calibrated either.
 
@@ -161,7 +162,8 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
     The calibration is not computed in ``fit``, but at the first use of the log ratio
     (``pair_score``, ``same_probability``, ``get_metric``, ``metric_``). It takes five
-    fits, or ten with fewer than 20 sources, and is then stored. Use
+    fits, or ten with fewer than 20 sources of two or more rows, and is then stored. At
+    most 1000 of these sources are used and counted in the limit. Use
     ``calibration=None`` if you only need neighbors or the order of pairs. For equations
     see ``inference.two_stage.calibration``.
 

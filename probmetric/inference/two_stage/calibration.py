@@ -14,9 +14,10 @@ where l' is l limited to [-L, L], minimize the penalized loss of logistic regres
 
 with - for pairs of one source and + for other pairs. The weights w sum to ½ for each
 kind of pair (prior log odds 0). Pairs that share a source are dependent, so the loss is
-multiplied by the number of sources n, and not by the number of pairs. The penalty
-assumes slopes near those of the model. It is negligible for many sources, and keeps the
-slopes finite if the pairs are separable. The calibrated ratio is also limited:
+multiplied by the number n of scored sources, and not by the number of pairs. The
+penalty assumes slopes near those of the model. It is negligible for many sources, and
+keeps the slopes finite if the pairs are separable. The calibrated ratio is also
+limited:
 
     |log LR| ≤ L = log(n + 1).                                                     (3)
 
