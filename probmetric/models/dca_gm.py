@@ -19,10 +19,10 @@ These NumPyro sites are unconstrained. The posterior mode, the L-BFGS optimum an
 center of Laplace's approximation are therefore the same point.
 
 Only the priors determine the scale of y. With only a penalty on the norm of A there is
-no optimum, because (εA, εμ, ε²LLᵀ) gives the same p(c|x) for every ε > 0 (an erratum
-of the paper). The order of the components is not identified, and neither is a rotation of
-y if A0 = 0. Eqs. (4) and (5) of ``inference.dca_gm.likelihood`` are other changes of the
-parameters that do not change p(c|x). Report only p(c|x) and its Fisher information
+no optimum, because (εA, εμ, ε²LLᵀ) gives the same p(c|x) for every ε > 0 (an erratum of
+the paper). The order of the components is not identified, and neither is a rotation of
+y if A0 = 0. Eqs. (4) and (5) of ``inference.dca_gm.likelihood`` are other changes of
+the parameters that do not change p(c|x). Report only p(c|x) and its Fisher information
 matrix, which are identified.
 
 References
