@@ -112,8 +112,8 @@ def host_statistics(data: Labeled) -> ClassStatistics:
     sums = csr_array((w.astype(float), place), (len(size), len(y))) @ X
     sums = sums.astype(X.dtype)
     mean = sums / size[:, None]
-    delta = X - mean[y]
-    return ClassStatistics(size, mean, ((delta * w[:, None]).T @ delta)[None])
+    delta = (X - mean[y]) * np.sqrt(w)[:, None]
+    return ClassStatistics(size, mean, (delta.T @ delta)[None])
 
 
 def class_moments(

@@ -30,7 +30,7 @@ from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.data.hash import SAME, canonical_order, first_best
-from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior
+from probmetric.neighbors.votes import BANDWIDTHS, PRIOR_WEIGHTS, mix_prior, power
 
 STRENGTHS = (np.inf, 256.0, 64.0, 16.0, 4.0, 1.0)
 """Grid of s in points, in descending order."""
@@ -231,8 +231,10 @@ def vote_losses(
     D = D - D.min(1, keepdims=True)
     same = classes[:, None] == codes
     shares = same.mean(1)
-    wide = np.multiply(BANDWIDTHS, 2 * scale)
-    kernels = (np.exp(-D / h) for h in wide)
+    widest = max(BANDWIDTHS)
+    base = np.exp(-D / (2 * scale * widest))  # Kernels are powers of the widest one.
+    powers = (round(widest / b) for b in BANDWIDTHS)
+    kernels = (power(base, k, np.empty_like(base)) for k in powers)
     votes = np.array([np.sum(w * same, 1) / w.sum(1) for w in kernels])
     P = mix_prior(votes[..., None], shares[:, None], PRIOR_WEIGHTS["soft"][0], None)
     return -np.log(np.where(shares > 0, P[..., 0], 1.0))

@@ -117,7 +117,7 @@ def whitenings(
 ) -> list[Float[np.ndarray, "d d"]]:
     """Return S^(-g/2) of ``scaled_within`` for each g of ``powers``, up to scale."""
     live = ~constant_columns(X)
-    values, rest, axes = _within(X[:, live], codes, groups)
+    values, rest, axes = _within(X[:, live], codes, groups, int(live.sum()))
     maps: list[np.ndarray] = []
     for g in powers:
         low, high = rest ** (-g / 2), values ** (-g / 2)
@@ -138,9 +138,12 @@ def whitened(
     """Yield the images of X under ``whitenings`` of some rows, up to a rotation."""
     live = ~constant_columns(X[rows])
     groups = None if groups is None else groups[rows]
-    values, rest, axes = _within(X[rows][:, live], codes[rows], groups)
-    inside, d = X[:, live] @ axes.T, max(live.sum(), 1)
-    outside = X[:, live] - inside @ axes if len(values) < d else X[:, :0]
+    Z, d = X[:, live], max(int(live.sum()), 1)
+    if len(Z) < d:  # n coordinates with the same inner products.
+        Z = np.linalg.qr(Z.T, mode="r").T
+    values, rest, axes = _within(Z[rows], codes[rows], groups, d)
+    inside = Z @ axes.T
+    outside = Z - inside @ axes if len(values) < d else Z[:, :0]
     for g in powers:
         low, high = rest ** (-g / 2), values ** (-g / 2)
         dead = np.sqrt((low**2 * (d - len(values)) + np.sum(high**2)) / d)
@@ -148,15 +151,18 @@ def whitened(
 
 
 def _within(
-    X: np.ndarray, codes: np.ndarray, groups: np.ndarray | None
-) -> tuple[np.ndarray, float, Float[np.ndarray, "r d"]]:
-    """Return Ledoit and Wolf's S: eigenpairs, and its value off the axes."""
-    n, d = X.shape
+    X: np.ndarray, codes: np.ndarray, groups: np.ndarray | None, d: int
+) -> tuple[np.ndarray, float, Float[np.ndarray, "r q"]]:
+    """Return Ledoit and Wolf's S in d dimensions: eigenpairs, and its value off them.
+
+    The points have q coordinates: all d, or fewer that contain the points.
+    """
+    n = len(X)
     spread = np.empty_like(X)
     for code in np.unique(codes):
         spread[codes == code] = X[codes == code] - X[codes == code].mean(0)
     if not (size := np.abs(spread).max(initial=0.0)) > 0:
-        return np.ones(0), 1.0, np.zeros((0, d))
+        return np.ones(0), 1.0, np.zeros((0, X.shape[1]))
     spread = spread / size  # Rescale so that squares neither overflow nor underflow.
     wide = n < d
     values, axes = np.linalg.eigh(spread @ spread.T if wide else spread.T @ spread)

@@ -73,8 +73,8 @@ def pool(pairs: Pairs) -> Pooled:
     axes = span(X)
     X = X - X.mean(0)
     X = X @ axes if len(X) < len(axes) else X
-    delta = X[i[same]] - X[j[same]]
-    values, vectors = np.linalg.eigh((delta * w[same, None]).T @ delta)
+    delta = (X[i[same]] - X[j[same]]) * np.sqrt(w[same, None])
+    values, vectors = np.linalg.eigh(delta.T @ delta)
     X, i, j, ends = X @ vectors, i[~same], j[~same], None
     if 2 * len(X) < len(i):
         signs = np.tile(np.array([1.0, -1.0]), len(i))
@@ -124,6 +124,8 @@ def maximize(
     constant = eta * pairs.ways
     constant += 0.5 * entries * np.log(precision / (2 * np.pi)) if precision else 0.0
     constant += shape * np.log(rate) - gammaln(shape) if shape else 0.0
+    adjoint = None if pairs.ends is None else csr_array(pairs.ends.T)
+    signs = None if adjoint is None else adjoint.data
 
     def at(z: np.ndarray) -> tuple[float, np.ndarray]:
         U, log_b = z[:-1].reshape(rows, -1), z[-1] * scale
@@ -133,15 +135,23 @@ def maximize(
         D = np.einsum("ij,ij->i", g, g)
         apart = -np.expm1(-b - 0.5 * q * D)  # 1 - e^{-t}
         odds = w / apart - w
-        UT, away = U * T, U - center
-        AP, Q = away * P, np.vdot(U, UT)
-        value = w @ np.log(apart) - n_same * b - 0.5 * (q * Q + np.vdot(away, AP))
+        away, Q = U - center, np.einsum("ij,ij->j", U, U) @ T
+        prior_loss = np.einsum("ij,ij->j", away, away) @ P
+        value = w @ np.log(apart) - n_same * b - 0.5 * (q * Q + prior_loss)
         value += shape * log_b - rate * b + constant  # Eq. (1)
-        g *= odds[:, None]
-        along = g if pairs.ends is None else pairs.ends.T @ g
-        slope = q * (along.T @ X - UT) - AP  # Eq. (2)
+        if adjoint is None:
+            g *= q * odds[:, None]
+        else:
+            adjoint.data = signs * (q * odds)[adjoint.indices]
+            g = adjoint @ g
+        gradient = np.empty_like(z)
+        slope = np.matmul(g.T, X, out=gradient[:-1].reshape(rows, -1))
+        away *= P
+        slope -= away
+        slope -= np.multiply(U, q * T, out=away)  # Eq. (2)
         by_b = odds @ (1 - q / p * D) - n_same + q / p * Q - rate
-        return value, np.append(slope, (b * by_b + shape) * scale)  # Eq. (3)
+        gradient[-1] = (b * by_b + shape) * scale  # Eq. (3)
+        return value, gradient
 
     begin = np.append(W * root, log_b / scale)
     with np.errstate(all="ignore"):  # The line search backs off.
