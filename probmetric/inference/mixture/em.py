@@ -34,6 +34,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 
 from probmetric.data.padding import chunks
+from probmetric.data.scaling import Scaler
 from probmetric.densities.gaussian import log_peak
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import log_prior
@@ -82,8 +83,13 @@ def _chunk(X: Array, parts: _Parts) -> tuple[Array, Array]:
 
 @numpy_in_numpy_out
 @jax.jit
-def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Compute the expected statistics, Eq. (2), about ``params.means``."""
+def e_step(
+    params: MixtureParams, data: MixtureData, scaler: Scaler | None = None
+) -> MixtureStats:
+    """Compute the expected statistics, Eq. (2), about ``params.means``.
+
+    With ``scaler``, rows are standardized chunk by chunk.
+    """
     k, d = params.means.shape
     L, parts = _whitening(params)
 
@@ -91,6 +97,8 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
         total: MixtureStats, block: tuple[Array, Array]
     ) -> tuple[MixtureStats, None]:
         X, w = block
+        if scaler is not None:
+            X = (X - scaler.mean) / scaler.scale
         z, log_p = _chunk(X, parts)
         log_x, r = responsibilities(log_p.T, w)
         r = r.T

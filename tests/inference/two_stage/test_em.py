@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from probmetric.data.containers import Groups
+from probmetric.data.scaling import Scaler
 from probmetric.inference.mixture import em as mixture
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.start import mixture_data
@@ -111,6 +112,15 @@ def test_statistics_of_chunks_add_up(start, x64):
     total = jax.tree.map(jnp.add, *parts)
     for got, want in zip(total, whole, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_statistics_with_a_scaler_are_those_of_standardized_rows(start, x64):
+    scaler = Scaler(np.array([1e3, -2.0]), np.array([7.0, np.inf]))
+    data = jax.tree.map(jnp.asarray, mixture_data(small().X))
+    scaled = data._replace(X=(data.X - scaler.mean) / scaler.scale)
+    got, want = mixture.e_step(start, data, scaler), mixture.e_step(start, scaled)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
 
 
 def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64):
