@@ -93,10 +93,7 @@ def e_step(
     k, d = params.means.shape
     L, parts = _whitening(params)
 
-    def add(
-        total: MixtureStats, block: tuple[Array, Array]
-    ) -> tuple[MixtureStats, None]:
-        X, w = block
+    def add(total: MixtureStats, X: Array, w: Array) -> MixtureStats:
         if scaler is not None:
             X = (X - scaler.mean) / scaler.scale
         z, log_p = _chunk(X, parts)
@@ -106,10 +103,17 @@ def e_step(
         second = jnp.stack([(r[c] * z[c]) @ z[c].T for c in range(k)])
         first = jnp.einsum("km,kdm->kd", r, z)
         new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
-        return jax.tree.map(jnp.add, total, new), None
+        return jax.tree.map(jnp.add, total, new)
+
+    def step(
+        total: MixtureStats, block: tuple[Array, Array]
+    ) -> tuple[MixtureStats, None]:
+        # Blocks of data on disk may end with chunks of padding.
+        used = jnp.any(block[1] != 0)
+        return jax.lax.cond(used, add, lambda total, *_: total, total, *block), None
 
     blocks = chunks(data.X, CHUNK), chunks(data.w, CHUNK)
-    total, _ = jax.lax.scan(add, zero_stats(k, d, data.X.dtype), blocks)
+    total, _ = jax.lax.scan(step, zero_stats(k, d, data.X.dtype), blocks)
     return total._replace(
         first=jnp.einsum("kij,kj->ki", L, total.first),
         second=jnp.einsum("kij,kjl,kml->kim", L, total.second, L),
