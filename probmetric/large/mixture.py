@@ -26,21 +26,22 @@ from probmetric.typing import Array, Scalar
 
 
 class Given(NamedTuple):
-    """Parameters and prior of a step of EM."""
+    """Parameters, prior and scaler of a step of EM."""
 
     params: MixtureParams
     prior: TwoStagePrior | None = None
+    scaler: Scaler | None = None
 
 
 def _step(state: Given, X: Array, y: Array, w: Array) -> MixtureStats:
-    return e_step(state.params, MixtureData(X, w))
+    return e_step(state.params, MixtureData(X, w), state.scaler)
 
 
 @numpy_in_numpy_out
 @jax.jit
 def _finish(state: Given, stats: MixtureStats) -> tuple[MixtureParams, Scalar]:
     """Compute the next parameters, and the log joint density before the step."""
-    params, prior = state
+    params, prior, _ = state
     objective = stats.log_likelihood
     if prior is not None:
         objective = objective + log_prior(*params, prior)
@@ -70,8 +71,8 @@ def fit_source(
     """
 
     def step(params: MixtureParams) -> tuple[MixtureParams, Scalar]:
-        state = Given(params, prior)
-        stats = total(MIXTURE, state, source, scaler=scaler)
+        state = Given(params, prior, scaler)
+        stats = total(MIXTURE, state, source)
         return MIXTURE.finish(state, stats)
 
     X, _, w = sample_rows(source, seed=seed)

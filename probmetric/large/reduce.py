@@ -114,12 +114,12 @@ def local_sum[P, S, R](
     Labels are indices into the sorted ``classes``.
     """
     add, start, _ = _compiled(reduction)
-    params, scaler = jax.device_put((params, scaler))  # Once, not for each block.
     blocks = ahead(filled(source, parts, rows, classes=classes))
     total: Any = None
     for X, y, w, *_ in blocks:
         if total is None:
             total = start(params, scaler, X, y, w)
+        # A device_put of params in each bin takes longer than these conversions.
         total = wait(add(total, params, scaler, X, y, w))
     if total is None:
         d = n_features(source)

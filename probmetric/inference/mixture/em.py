@@ -34,6 +34,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Float
 
 from probmetric.data.padding import chunks
+from probmetric.data.scaling import Scaler
 from probmetric.densities.gaussian import log_peak
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.prior import log_prior
@@ -82,15 +83,19 @@ def _chunk(X: Array, parts: _Parts) -> tuple[Array, Array]:
 
 @numpy_in_numpy_out
 @jax.jit
-def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
-    """Compute the expected statistics, Eq. (2), about ``params.means``."""
+def e_step(
+    params: MixtureParams, data: MixtureData, scaler: Scaler | None = None
+) -> MixtureStats:
+    """Compute the expected statistics, Eq. (2), about ``params.means``.
+
+    With ``scaler``, rows are standardized chunk by chunk.
+    """
     k, d = params.means.shape
     L, parts = _whitening(params)
 
-    def add(
-        total: MixtureStats, block: tuple[Array, Array]
-    ) -> tuple[MixtureStats, None]:
-        X, w = block
+    def add(total: MixtureStats, X: Array, w: Array) -> MixtureStats:
+        if scaler is not None:
+            X = (X - scaler.mean) / scaler.scale
         z, log_p = _chunk(X, parts)
         log_x, r = responsibilities(log_p.T, w)
         r = r.T
@@ -98,10 +103,17 @@ def e_step(params: MixtureParams, data: MixtureData) -> MixtureStats:
         second = jnp.stack([(r[c] * z[c]) @ z[c].T for c in range(k)])
         first = jnp.einsum("km,kdm->kd", r, z)
         new = MixtureStats(log_x, jnp.sum(r, 1), first, second)
-        return jax.tree.map(jnp.add, total, new), None
+        return jax.tree.map(jnp.add, total, new)
+
+    def step(
+        total: MixtureStats, block: tuple[Array, Array]
+    ) -> tuple[MixtureStats, None]:
+        # Blocks of data on disk may end with chunks of padding.
+        used = jnp.any(block[1] != 0)
+        return jax.lax.cond(used, add, lambda total, *_: total, total, *block), None
 
     blocks = chunks(data.X, CHUNK), chunks(data.w, CHUNK)
-    total, _ = jax.lax.scan(add, zero_stats(k, d, data.X.dtype), blocks)
+    total, _ = jax.lax.scan(step, zero_stats(k, d, data.X.dtype), blocks)
     return total._replace(
         first=jnp.einsum("kij,kj->ki", L, total.first),
         second=jnp.einsum("kij,kjl,kml->kim", L, total.second, L),

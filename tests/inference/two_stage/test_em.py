@@ -8,7 +8,10 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 
 from probmetric.data.containers import Groups
+from probmetric.data.padding import pad_rows
+from probmetric.data.scaling import Scaler
 from probmetric.inference.mixture import em as mixture
+from probmetric.inference.mixture.em import CHUNK, MixtureData
 from probmetric.inference.mixture.missing import e_step_missing
 from probmetric.inference.mixture.start import mixture_data
 from probmetric.inference.mixture.statistics import MixtureParams
@@ -111,6 +114,23 @@ def test_statistics_of_chunks_add_up(start, x64):
     total = jax.tree.map(jnp.add, *parts)
     for got, want in zip(total, whole, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_chunks_of_padding_do_not_change_statistics(start, x64):
+    X = np.random.default_rng(0).normal(size=(CHUNK + 9, 2))
+    data = jax.tree.map(jnp.asarray, mixture_data(X))
+    padded = MixtureData(*(pad_rows(a, 4 * CHUNK) for a in (data.X, data.w)))
+    got, want = (mixture.e_step(start, some) for some in (padded, data))
+    assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+def test_statistics_with_a_scaler_are_those_of_standardized_rows(start, x64):
+    scaler = Scaler(np.array([1e3, -2.0]), np.array([7.0, np.inf]))
+    data = jax.tree.map(jnp.asarray, mixture_data(small().X))
+    scaled = data._replace(X=(data.X - scaler.mean) / scaler.scale)
+    got, want = mixture.e_step(start, data, scaler), mixture.e_step(start, scaled)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
 
 
 def test_complete_rows_give_the_same_statistics_as_the_missing_route(start, x64):
