@@ -215,7 +215,7 @@ def validate(
     model : str, ModelSpec, sequence of Check, or callable
         - Name (or ``ModelSpec``) of a model in ``pm.MODELS``.
         - Your own checks.
-        - A NumPyro model ``model(data)``, which is checked by ``sbc``.
+        - A NumPyro model ``model(data)``, checked by simulation (see ``sbc``).
     data : Problem, sequence of Problem, Labeled, or anything, optional
         Data to check on. A ``Problem`` also contains parameters and settings.
 
@@ -236,7 +236,7 @@ def validate(
         Whether to show progress. Default: a bar in terminals and notebooks.
     alpha : float in (0, 1), default=0.01
         Probability that any statistical test of this call rejects a right claim. It is
-        corrected for the number of tests (Bonferroni) and of comparisons (Holm).
+        divided by the number of tests. Tests of several values use Holm's correction.
 
     Returns
     -------

@@ -29,10 +29,10 @@ class Shared:
         points of the same class, and with its ``n_impostors`` nearest points of other
         classes. Default: 3, or all such points if there are fewer than 3.
     learning_rate : "auto" or float > 0, default="auto"
-        Weight of the data relative to the prior: the power to which the likelihood is
-        raised (not a step size). Use less than 1 if pairs are dependent. "auto"
-        uses 1 in ``fit_pairs``, for independent pairs. In ``fit``, pairs share points.
-        "auto" then uses n/N, so N pairs of n points count as n observations.
+        Factor of the log likelihood: the weight of the data relative to the prior (not
+        a step size). Use less than 1 if pairs are dependent. "auto" uses 1 in
+        ``fit_pairs``, for independent pairs. In ``fit``, pairs share points. "auto"
+        then uses n/N, so N pairs of n points count as n observations.
     standardize : bool, default=True
         Whether ``fit`` centers and scales the features. The learned metric is always in
         the units of X.
@@ -46,8 +46,8 @@ class Shared:
         alternative at random. "auto" learns it, with the prior Beta(1, 10). With lapses
         and ``lapse_rate=0``, the learned distances are too small.
     rater_spread : float > 0, default=1.0
-        How much raters may differ in consistency: the prior standard deviation of the
-        log of ``sharpness_``. Only used with the argument ``raters``.
+        Prior standard deviation of the log of ``sharpness_``, the consistency of each
+        rater. Larger values let raters differ more. Only used with ``raters``.
     preprocessor : array-like of shape (n, d) or callable, optional
         Table of points, or a function that returns points. With a table (array or data
         frame), X of shape (n,) and pairs of shape (N, 2) contain its row numbers. With
@@ -55,14 +55,14 @@ class Shared:
         converts an array of m such entries to points (m, d).
     unlabeled : label, default="warn"
         Value in y or ``groups`` that marks unlabeled rows, such as -1. ``fit`` ignores
-        these rows. NaN marks all missing values, also None. By default, every value is
-        a label, and -1 besides labels such as 0 and 1 causes a warning. Set None to
-        avoid this warning.
+        these rows. If ``unlabeled`` is NaN, rows whose label is NaN or None are
+        unlabeled. With "warn" or None, every value is a label. "warn" also warns if -1
+        occurs besides labels such as 0 and 1.
     handle_unknown : {"error", "ignore"}, default="error"
         Treatment of values that did not occur in ``fit``, in text or categorical
-        columns of a data frame. "error" raises an error, and replaces missing values by
-        NaN, which most learners reject. "ignore" gives unknown and missing values the
-        same distance from all known values.
+        columns of a data frame. "error" raises an error for unknown values. With
+        "error", missing values become NaN, which most learners reject. "ignore" gives
+        unknown and missing values the same distance from all known values.
     """
 
     def fit(self) -> None:
@@ -108,8 +108,8 @@ class Shared:
         n_draws : int, default=1000
             Number of draws in each chain.
         n_chains : int, optional
-            Number of chains of NUTS (default: 4). Other methods store ``n_draws *
-            n_chains`` independent draws as one chain (default: ``n_draws``).
+            Number of chains. Default: 4 for NUTS, otherwise 1. Other methods store
+            ``n_draws * n_chains`` independent draws as one chain.
         seed : int, default=0
             Seed of the draws.
         log_likelihood : bool, default=False
@@ -123,9 +123,9 @@ class Shared:
             Whether to simulate observations under every draw, and store them as
             ``posterior_predictive``.
         prior_draws : int, optional
-            Number of draws from the prior of the fit, which depends on the data. They
-            are stored as ``prior``, and observations simulated from them as
-            ``prior_predictive``. Default: no prior draws.
+            Number of draws from the prior, stored as ``prior``. Observations simulated
+            from them are stored as ``prior_predictive``. The prior depends on the
+            training data, such as their scale. Default: no prior draws.
         progress : bool, optional
             Whether to show progress. Default: a bar in terminals and notebooks,
             otherwise a line every 10 s.
@@ -137,8 +137,8 @@ class Shared:
         Parameters
         ----------
         purpose : {"prediction", "intervals"}
-            Use of the result: to average predictions over draws, or to compute
-            intervals of distances.
+            Use "prediction" to average predictions over draws, and "intervals" to
+            compute intervals of distances.
         draws : DataTree, optional
             Result of ``sample`` of this fit. Default: new draws by ``method``.
         n_draws : int, optional

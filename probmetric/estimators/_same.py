@@ -107,8 +107,8 @@ class SameProbability:
         a, b = pair_ends(self, pairs, self.n_features_in_)
         if (prior_odds is not None) != new_classes:
             raise ValueError(
-                "prior_odds must be the odds of same among your pairs if "
-                f"new_classes=True (such as 1/9), and None otherwise, got {prior_odds}"
+                "prior_odds must be a number if new_classes=True, and None otherwise, "
+                f"got {prior_odds}. Use 1/9 if one in ten of your pairs is same."
             )
         given = labels is not None
         if given and (new_classes or not hasattr(self, "classes_")):

@@ -88,8 +88,8 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
         Strength λ of the prior that keeps A near its starting value (see Notes).
         Increase λ to keep A nearer.
     learning_rate : float > 0, default=1.0
-        Weight of the data relative to the prior: the power to which the likelihood is
-        raised (not a step size). Use 1 for independent points.
+        Factor of the log likelihood: the weight of the data relative to the prior
+        (not a step size). Use 1 for independent points.
     solver : {"lbfgs", "hybrid", "hybrid_tied"}, default="lbfgs"
         - "lbfgs" maximizes the posterior density of A and the mixtures.
         - "hybrid" alternates EM and conjugate gradient steps for A, as in the paper. It
@@ -338,9 +338,9 @@ class DCAGM(MahalanobisMixin, ClassProbabilities, Learner[Method]):
             likelihood of all data, which ``az.psense_summary`` uses. With fixed
             mixtures, only the log prior of A is stored.
         prior_draws : int, optional
-            Number of draws from the prior of the fit, which depends on the data. They
-            are stored as ``prior``, and classes simulated from them as
-            ``prior_predictive``. Requires sampled mixtures. Default: no prior draws.
+            Number of draws from the prior, stored as ``prior``. Classes simulated from
+            them are stored as ``prior_predictive``. The prior depends on the training
+            data. Requires sampled mixtures. Default: no prior draws.
 
         Returns
         -------

@@ -396,11 +396,11 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
     ) -> PosteriorMetric:
         """Return one local metric for each posterior draw of the class Gaussians.
 
-        A local metric has a matrix for each query point. It is computed from the
-        Gaussians as in ``GLML(rule="min_norm", gamma=0)``. Draws for both purposes are
-        the same. They assume that labeled points are independent. Intervals contain the
-        true distance less often than their nominal probability, especially with few
-        points. See Benchmarks: local_intervals.
+        A local metric has a matrix for each query point. The matrix removes the bias of
+        votes of neighbors, as in ``GLML(rule="min_norm", gamma=0)``. ``purpose`` does
+        not change the draws. Labeled points are assumed to be independent. Intervals
+        contain the true distance less often than their nominal probability, especially
+        with few points. See Benchmarks: local_intervals.
 
         Parameters
         ----------
@@ -413,8 +413,8 @@ class GaussianClasses(ClassProbabilities, GaussianLearner):
         Raises
         ------
         ValueError
-            If ``purpose="intervals"`` and ``prior="cv"`` chose a prior that fixes the
-            covariance (``prior_.nu`` is 10⁶ or more).
+            If ``purpose="intervals"`` and ``prior="cv"`` chose a prior with 10⁶ or more
+            degrees of freedom (``prior_.nu``), because it fixes the covariance.
         """
         self._check(purpose)
         check_choice("method", method or "exact", ("exact",))

@@ -82,7 +82,7 @@ class GLML(SameProbability, GaussianLearner):
     rule : str, default "min_norm"
         - "min_norm": among all metrics that remove the bias at a query, the one that is
           nearest to the pooled metric (see ``gamma``).
-        - "zero_bias": the metric of Eq. (10) of the paper.
+        - "zero_bias": Eq. (10) of the paper, which also removes the bias.
         - "regularised": the metric that minimizes the squared bias plus a ridge
           penalty.
         - "fisher": the Fisher information of the class probabilities, as a baseline.

@@ -59,7 +59,7 @@ class HierarchicalLCA(EffectLearner):
     regularization : "auto" or float > 0, default="auto"
         Strength λ of the prior of the common linear map. A larger λ brings the common
         metric closer to the metric of ``prior_mean``. In ``fit``, "auto" uses λ = 10.
-        In ``fit_pairs``, "auto" chooses λ as ``LCA().fit_pairs`` does, without groups.
+        In ``fit_pairs``, "auto" uses the λ of ``LCA().fit_pairs`` for the same pairs.
     prior_mean : {"auto", "identity"}, default="auto"
         Metric to which the prior shrinks the common metric. "identity" is the Euclidean
         metric of standardized features. In ``fit``, "auto" chooses the metric by

@@ -137,15 +137,15 @@ class LDA(_TiedClasses):
     ----------
     n_components : int, optional
         Number k of directions, from 1 to min(C - 1, d) for C classes and d features.
-        Default: min(C - 1, d), or d if the weight of the prior is ∞.
+        Default: min(C - 1, d), or d if ``prior_strength_`` is ∞.
     prior_strength : "cv" or float ≥ 0, default="cv"
         Weight of the prior, as a number of points. The covariance within classes is
         shrunk toward the diagonal matrix of feature variances (the identity matrix, if
         ``standardize=False``). "cv" chooses the weight among 1, 4, 16, 64, 256 and ∞ by
         the log loss of ``KNeighborsClassifier`` in five folds, which takes 5 to 15
-        times as long as one fit. With ∞ no covariance is learned: the metric is the
-        Euclidean distance of standardized features (or of X, if ``standardize=False``),
-        with only k discriminant directions if ``n_components`` is set. 0 is maximum
+        times as long as one fit. With ∞, the metric is the Euclidean distance of
+        standardized features (or of X, if ``standardize=False``). If ``n_components``
+        is set, this distance uses only k discriminant directions. 0 is maximum
         likelihood, as in scikit-learn's ``LinearDiscriminantAnalysis(solver="eigen")``.
         It requires at least d + C points.
 
@@ -175,11 +175,11 @@ class LDA(_TiedClasses):
     - covariance (all_classes, feature, feature_bis), the covariance within classes. The
       dimension all_classes has length 1.
 
-    The prior of the covariance within classes, Σ_W, is the inverse Wishart distribution
-    IW(s + d + 1, s T). Here s is ``prior_strength_``, and T is the diagonal matrix
-    toward which the covariance is shrunk. Class weights have a uniform prior. Class
-    means have the flat prior p(μ_c | Σ_W) ∝ ``|Σ_W|^(-1/2)``, which is not a
-    probability distribution. Prior draws and a log prior are therefore not available.
+    The covariance within classes, Σ_W, has an inverse Wishart prior (a distribution of
+    matrices), IW(s + d + 1, s T). Here s is ``prior_strength_``, and T is the diagonal
+    matrix toward which the covariance is shrunk. Class weights have a uniform prior.
+    The prior density of a class mean is the same everywhere, ``|Σ_W|^(-1/2)`` up to a
+    factor. Its integral is infinite, so prior draws and a log prior are not available.
 
     ``covariance_`` and ``means_`` are posterior means, and ``priors_`` is the posterior
     mode of the class weights. The learned metric is computed from these three

@@ -125,8 +125,8 @@ def evaluate(
         * ``false_alarms``: fraction of points of training classes that are called
           novel, if ``novelty`` of the classifier is set. Only then may y contain other
           classes.
-        * ``caught``: fraction of points of other classes that are called novel. All
-          other scores of the classifier ignore these points.
+        * ``caught``: fraction of points of other classes that are called novel. Other
+          scores of the classifier ignore points of other classes.
 
         With a metric:
 
@@ -138,9 +138,9 @@ def evaluate(
         * ``queries``, ``depth``: the numbers that were used, only if the limits
           ``max_queries`` and ``max_depth`` were reached.
         * ``pair_roc_auc``: area under the ROC curve of pairs for "same class".
-        * ``cllr``, ``cllr_min``, ``eer`` and ``min_dcf`` (see ``verification``), for a
-          ``PairSimilarity`` whose score is "log_ratio". ``evaluate`` warns if ``cllr``
-          exceeds ``cllr_min`` by more than 0.05.
+        * ``cllr``, ``cllr_min``, ``eer`` and ``min_dcf``: costs of likelihood ratios
+          (defined in ``verification``). Only for a ``PairSimilarity`` whose score is
+          "log_ratio". Warns if ``cllr`` exceeds ``cllr_min`` by more than 0.05.
 
     Examples
     --------

@@ -127,7 +127,7 @@ def warn_of_calibration(costs: Verification) -> None:
             "perfect). After calibration on these rows, it would be "
             f"{costs.cllr_min:.3g} bits (an underestimate if there are few pairs). The "
             "likelihood ratios may be miscalibrated. Use "
-            "TwoStageMixture(calibration='auto') with groups, learn from more "
+            "TwoStageMixture(calibration='auto').fit(X, groups=...), learn from more "
             "sources, or evaluate on more sources.",
             stacklevel=3,
         )

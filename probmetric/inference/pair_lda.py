@@ -413,8 +413,8 @@ def _solve(
         values, U = _against(far + ridge, close + ridge)
         if values[-1] <= 0:
             raise ValueError(
-                "alpha must be above 0 if far pairs do not differ in every "
-                f"direction, got {alpha:.6g}. Set alpha=0.01."
+                "alpha must be above 0 if both points of every far pair (not same) are "
+                f"equal in some direction, got {alpha:.6g}. Set alpha=0.01."
             )
         # C_α⁻¹ = UUᵀ and F_α⁻¹ = U diag(1/λ) Uᵀ: no inverse is formed.
         return _cut((U * (1 - 1 / values)) @ U.T, n_components)

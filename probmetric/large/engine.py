@@ -56,10 +56,10 @@ def _client() -> "Client | None":
 def distributed(client: "Client | None" = None) -> "Generator[Client]":
     """Use a Dask cluster for data on disk, within a ``with`` statement.
 
-    Within the statement, fits, ``nearest`` and ``evaluate`` of data from ``pm.open``
-    run on the workers of the cluster. If all workers have the same type of CPU and the
-    same number of threads, results are bit-identical to those of one process. Otherwise
-    they agree to about 1e-12.
+    Inside the statement, the workers run all fits to data from ``pm.open``, and
+    ``nearest`` and ``evaluate`` for these data. If all workers have the same type of
+    CPU and the same number of threads, results are bit-identical to those of one
+    process. Otherwise they agree to about 1e-12.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def distributed(client: "Client | None" = None) -> "Generator[Client]":
     -----
     * If a worker is lost, only its tasks run again on another worker.
     * All workers must have this version of the package and access to the files.
-    * Anyone who can connect to the scheduler can run code on its workers. Use TLS
-      (``distributed.Security``), or a cluster that listens only on the loopback
-      interface.
+    * Anyone who can connect to the scheduler can run code on its workers. Require
+      certificates (TLS, ``distributed.Security``), or use a cluster that accepts
+      connections only from its own machine.
 
     Examples
     --------

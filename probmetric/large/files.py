@@ -510,8 +510,8 @@ def _opened(
     if not isinstance(data, str | os.PathLike):
         if features or drop:
             raise ValueError(
-                "features and drop must be empty with an array, got "
-                f"{(*features, *drop)}"
+                "features and drop must be empty for data in memory, got "
+                f"{(*features, *drop)}. Select the columns before this call."
             )
         names = getattr(data, "columns", None)
         return Rows(data, label, weight, None if names is None else [*map(str, names)])

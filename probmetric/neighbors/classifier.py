@@ -160,9 +160,9 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         of the classes and must not be a class. Required with ``novelty``.
     unlabeled : label, default="warn"
         Value in y that marks unlabeled rows, such as -1. ``fit`` and ``score`` ignore
-        these rows. NaN marks all missing values, also None. By default, every value is
-        a class, and -1 besides classes such as 0 and 1 causes a warning. Set None to
-        avoid this warning.
+        these rows. If ``unlabeled`` is NaN, rows whose label is NaN or None are
+        unlabeled. With "warn" or None, every value is a label. "warn" also warns if -1
+        occurs besides labels such as 0 and 1.
 
     Attributes
     ----------

@@ -89,7 +89,7 @@ class KNeighborsRegressor(RegressorMixin, BaseEstimator):
     n_bins: int = 4
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> "KNeighborsRegressor":
-        """Fit the metric if it is a learner, choose the bandwidth, and store points.
+        """Fit the metric if it is a learner, set the width of weights, store points.
 
         Parameters
         ----------

@@ -108,10 +108,9 @@ def eigenvalues(
 
     Use this figure to see how many directions matter. M is the matrix of the metric.
     Eigenvalues of the fitted M (``reference``) may be outside most lines. This is not
-    an error: the uncertainty of the linear map W, with M = WᵀW, increases the
-    eigenvalues of the mean of M over draws (squares). On average, the largest
-    eigenvalue of a draw is above the largest eigenvalue of this mean, and the smallest
-    is below the smallest.
+    an error. M = WᵀW is quadratic in the linear map W, so the variance of W over draws
+    increases the eigenvalues of the mean of M. On average, the eigenvalues of a draw
+    are more spread out than the eigenvalues of this mean.
 
     Parameters
     ----------

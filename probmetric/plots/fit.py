@@ -108,11 +108,11 @@ def importance(
     standard deviation in this feature only. Correlated features can replace each other,
     so their values should be read together. At most 40 features are shown.
 
-    A text or categorical column has one value: √(m/2), where m is the mean squared
-    distance of two random rows that differ only in this column. This is comparable: for
-    a numeric column, √(m/2) is the distance of one standard deviation. The intervals of
-    a text column are wider than necessary, because they combine the intervals of all
-    pairs of its values.
+    A text or categorical column has one value, √(m/2). Here m is the mean squared
+    distance of two points that differ only in this column, with values from two random
+    rows. For a numeric column, √(m/2) is the distance of one standard deviation.
+    Intervals of text columns are wider than necessary, because they combine the
+    intervals of all pairs of values.
 
     Parameters
     ----------
@@ -120,8 +120,8 @@ def importance(
         Learner or metric with one matrix M. Intervals are drawn as lines for an
         ``IntervalMetric``, and for a ``PosteriorMetric`` with purpose "intervals".
     X : array of shape (n, d), optional
-        Points used to compute standard deviations. By default, those of the fit are
-        used if the learner standardizes. Otherwise a step is one unit of the feature.
+        Points used to compute standard deviations. Default: the standard deviations of
+        the fit if the learner standardizes, otherwise 1 (one unit of the feature).
     prob : float, default=0.9
         Nominal coverage of the intervals.
 

@@ -121,11 +121,11 @@ def draws_to_metric(
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        Use of the draws. With "prediction", methods for intervals raise an error.
+        With "prediction", methods of the result that compute intervals raise an error.
     pairs_independent : bool, optional
-        Whether the observations of the fit (pairs or points) are independent. Default
-        for draws of a learner: True after ``fit_pairs``, and False after ``fit`` to
-        labels. Default for other draws: False.
+        Whether the observations of the fit (pairs or points) are independent. If not,
+        intervals of distances warn, except from bootstrap draws. Default: the value
+        stored in the draws of a learner, otherwise False.
     sel : mapping of str to label, optional
         Label to select along each axis. ``{"group": 0}`` selects the metric of group 0.
         If the axis has labels, use a label, such as ``{"group": "north"}``.
@@ -136,8 +136,7 @@ def draws_to_metric(
         = exp(-(b + dist²/2)) return ``Mahalanobis(W, Link(b, 0.5))``.
 
         Default for draws of a learner: the learner's metric. Default for your own
-        model: the draws must contain a matrix named ``M`` (d, d), whose metric does not
-        compute P(same).
+        model: the metric of the variable ``M`` (d, d), without P(same).
     n_draws : int, optional
         Number of draws to use, evenly spaced over all chains. Default: all. 100 draws
         are enough for class probabilities.

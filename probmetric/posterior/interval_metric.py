@@ -70,8 +70,8 @@ class IntervalMetric:
     Notes
     -----
     In all methods, points A, B have shape (..., d), results have shape (...), and
-    ``prob`` is the nominal coverage. Imagine the same fit to many new samples of the
-    same size. An interval is for the mean result of these fits. Limits are approximate,
+    ``prob`` is the nominal coverage. An interval estimates the expected result: the
+    mean of the result over training sets of the same size. Limits are approximate,
     equal-tailed, and not simultaneous. They do not account for a wrong model or for
     points of another population. For coverage see Benchmarks: intervals.
 

@@ -53,8 +53,8 @@ class PosteriorMetric:
         One metric per draw, all of the same class and shape. Or one metric whose arrays
         have a leading axis of draws.
     purpose : {"prediction", "intervals"}
-        Use of the draws: to average predictions, or to compute intervals of distances.
-        Draws for prediction cannot be used for intervals.
+        Use "prediction" to average predictions over draws, and "intervals" to compute
+        intervals of distances.
     pairs_independent : bool, default=False
         Whether the observations (pairs or points) of the fit are independent. Pairs
         made from class labels are not independent.

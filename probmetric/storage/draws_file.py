@@ -103,7 +103,7 @@ def posterior_of(
         Fisher information ``J``, or the components of a two-stage mixture. With ``M``
         and ``b``, the metric computes P(same), which is e^{-b} at distance 0.
     purpose : {"prediction", "intervals"}, default="prediction"
-        Use of the draws: to average predictions, or to compute intervals of distances.
+        Use "intervals" for intervals of distances, otherwise "prediction".
     max_draws : int, optional
         Maximum number of draws to use, evenly spaced over all chains. Default: all.
 

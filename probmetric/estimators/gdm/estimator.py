@@ -83,9 +83,9 @@ class GDM(
     sites, and ``fit`` for points with class labels. Each covariate f has an increasing
     curve s_f, a sum of I-splines: smooth curves that increase from 0 to a height ≥ 0.
     For two sites with covariates x and x', the expected dissimilarity is
-    ``1 - exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. The model is
-    binomial: the *trials* of a pair are the individuals (or species) at the two sites,
-    of which y are common to both. The fit is the unique maximum of the posterior
+    ``1 - exp(-(b + Σ_f |s_f(x_f) - s_f(x'_f)|))`` with intercept b ≥ 0. The *trials* of
+    a pair are the individuals (or species) at the two sites. The number of trials that
+    are common to both sites is binomial. The fit is the unique maximum of the posterior
     density, with half-normal priors of heights and b.
 
     Parameters
@@ -110,8 +110,8 @@ class GDM(
         latitude in degrees. "plane" is the Euclidean distance in the units of the
         coordinates.
     learning_rate : "auto" or float > 0, default="auto"
-        Weight of the data relative to the prior: the power to which the likelihood is
-        raised (not a step size). "auto" uses 1 in ``fit_sites`` and ``fit_pairs``.
+        Factor of the log likelihood: the weight of the data relative to the prior
+        (not a step size). "auto" uses 1 in ``fit_sites`` and ``fit_pairs``.
         In ``fit``, "auto" uses n/N for N pairs made from n points.
     max_iter : int, default=100
         Maximum number of steps of the solver.
@@ -277,9 +277,9 @@ class GDM(
             Labels of the pairs: 1 for same, 0 for different. Labels 1 and -1 are also
             allowed. With ``trials``, y is the number of trials with outcome *same*.
         trials : array-like of shape (N,) of integers, optional
-            Number of trials of each pair, at least 1. If the trials are the species
-            of the two sites, a species at both sites counts as two trials, both *same*.
-            Default: 1.
+            Number of trials of each pair, at least 1. Default: 1. If trials are the
+            species of each site, count a species at both sites as two trials, both
+            *same*.
         points : array-like of shape (N, 2), optional
             Labels of the two sites of each pair, numbers or text, for the bootstrap and
             the jackknife. Default with a preprocessor: the entries of ``pairs``, such

@@ -62,16 +62,16 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     prior_scale : "cv", float > 0 or None, default="cv"
         Factor k of the prior mean. With a larger k, the probability of a class
         decreases faster with the distance from its mean. "cv" chooses k among √2, 2,
-        2√2 and 4 by the held-out log loss. None uses k = 1 with a separate Euclidean
-        prior mean for each class, and is not allowed with ``regularization="cv"``. With
-        None and few points per class, class probabilities are too close to each other
-        (see the guide to few labels).
+        2√2 and 4 by the held-out log loss. None uses k = 1 and the Euclidean distance,
+        scaled for each class. It is not allowed with ``regularization="cv"``. With None
+        and few points per class, class probabilities are too close to each other (see
+        the guide to few labels).
     prior_mean : {"auto", "identity"}, default="auto"
         Distance to which the prior shrinks the distance of every class. "identity" is
         the Euclidean distance of standardized features. "auto" chooses the distance by
-        cross-validation, as in ``LCA``. If ``n_components < d``, only the first
-        principal axes are used (with ``prior_scale=None`` and "identity": the first
-        features).
+        cross-validation, as in ``LCA``. If ``n_components < d``, the prior distance
+        uses only the first principal components of the points (with
+        ``prior_scale=None`` and "identity": the first features).
     solver : {"lbfgs", "em", "full_em"}, default="lbfgs"
         As in ``LCA``.
     tol : float, optional
@@ -99,8 +99,8 @@ class LCAClassifier(ClassProbabilities, BaseEstimator):
     Notes
     -----
     For standardized features, the prior of √(1 + 2σ_c²) L_c is normal with mean kW₀.
-    Every entry has standard deviation k‖W₀‖/√(pλ), with the Frobenius norm. The scale
-    of W₀ is computed from distances within classes.
+    W₀ is the linear map of ``prior_mean``, scaled by distances within classes. Every
+    entry has standard deviation k‖W₀‖/√(pλ), with the Frobenius norm.
 
     References
     ----------

@@ -156,8 +156,8 @@ def check_no_anchors(estimator: object) -> None:
     if hasattr(estimator, "n_anchors_"):
         raise ValueError(
             "draws must be passed after a fit with n_anchors, got None. Use "
-            "draws=lca.sample(). The error due to the choice of anchors is in "
-            "matrix_error_."
+            "draws=lca.sample(). For the error due to the random sample of points "
+            "(n_anchors) see matrix_error_."
         )
 
 

@@ -76,8 +76,8 @@ class TripletEmbedding(TripletLearner):
         Number n of objects, at most 2000. Default: the largest object number plus one,
         or the number of names.
     learning_rate : float > 0, default=1
-        Weight of the data relative to the prior: the power to which the likelihood is
-        raised (not a step size).
+        Factor of the log likelihood: the weight of the data relative to the prior
+        (not a step size).
 
     Attributes
     ----------
@@ -106,14 +106,14 @@ class TripletEmbedding(TripletLearner):
         ``TripletMetric``). It ignores rotations of the positions, because they do not
         change the posterior.
     triplets_, prior_, params_
-        Training triplets, prior, and the fitted positions as a linear map of n - 1
-        coordinates.
+        Training triplets, prior, and the linear map from ``triplets_.X`` (a row for
+        each object) to positions.
     learning_rate_, n_iter_ : float, int
 
     Notes
     -----
     The fit is a local maximum of the posterior density. With few responses per object,
-    its positions are too close to the center. The mean over draws is less shrunk. An
+    fitted positions are too near the center. The mean over draws is less shrunk. An
     object in no triplet has position 0, with the variance of the prior.
 
     Use this class for up to a few hundred objects. A fit of n objects to N triplets
@@ -192,8 +192,8 @@ class TripletEmbedding(TripletLearner):
         if names is not None and self.n_objects not in (None, len(names)):
             raise ValueError(
                 f"n_objects must be None or {len(names)}, the number of names in "
-                f"triplets, got {self.n_objects}. Use numbers to fit objects without "
-                "triplets."
+                f"triplets, got {self.n_objects}. To include objects without triplets, "
+                "replace names by object numbers."
             )
         n = self._count(triplets)
         p = 1 if self.n_components == "cv" else int(self.n_components)
@@ -292,7 +292,7 @@ class TripletEmbedding(TripletLearner):
         than the last two.
 
         ``raters`` (N,) are the raters of the responses, who must be raters of the fit.
-        Without ``raters``, the probabilities are for a typical rater.
+        Without ``raters``, the probabilities are for a rater with ``sharpness_`` 1.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]

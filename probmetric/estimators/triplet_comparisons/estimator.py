@@ -71,10 +71,10 @@ class TripletMetric(PairsMixin, TripletLearner):
         (impostors). ``fit`` makes triplets (point, target, impostor) for each target
         and impostor of a point.
     learning_rate : "auto" or float > 0, default="auto"
-        Weight of the data relative to the prior: the power to which the likelihood is
-        raised (not a step size). In ``fit_triplets``, "auto" uses 1, for
-        independent triplets. In ``fit``, triplets share points, and "auto" uses the
-        number of points divided by the number of triplets.
+        Factor of the log likelihood: the weight of the data relative to the prior
+        (not a step size). In ``fit_triplets``, "auto" uses 1, for independent triplets.
+        In ``fit``, triplets share points, and "auto" uses the number of points divided
+        by the number of triplets.
 
     Attributes
     ----------
@@ -90,10 +90,9 @@ class TripletMetric(PairsMixin, TripletLearner):
         Consistency of each rater: a factor that multiplies the log odds. The geometric
         mean of all factors is 1.
     gap_ : float
-        Measure of convergence, near 0 if the solver reached a local maximum: the
-        estimated increase of the log posterior density from the fit to the nearest
-        maximum. Infinite if the fit is not a local maximum. NaN (not computed) if
-        ``components_`` has more than 10,000 entries.
+        Estimated difference in log posterior density between the nearest local maximum
+        and the fit. Near 0 if the solver converged. Infinite if the fit is not a local
+        maximum. NaN (not computed) if ``components_`` has more than 10,000 entries.
     classes_
         Class labels, sorted. Set only by ``fit``.
     threshold_, pair_classes_
@@ -168,9 +167,9 @@ class TripletMetric(PairsMixin, TripletLearner):
             nearer to ``anchor`` than ``far`` is. With ``odd_one_out=True``, the points
             are in any order. With ``preprocessor``, triplets are references to points,
             shape (N, 3). Quadruplets (a, b, c, d), shape (N, 4, d) or (N, 4), are also
-            allowed. If y is 1, a and b are nearer to each other than c and d. For the
-            containers ``Triplets`` and ``OddOneOut``, the kind of the container decides
-            whether responses name the odd one, not the parameter ``odd_one_out``.
+            allowed. If y is 1, a and b are nearer to each other than c and d. With the
+            containers ``Triplets`` and ``OddOneOut``, the parameter ``odd_one_out`` is
+            ignored. Responses name the odd one only in ``OddOneOut``.
         y : array-like of shape (N,), optional
             Responses: 1 if ``near`` is nearer, 0 (or -1) if ``far`` is nearer. With
             ``odd_one_out=True``, y is 1 if the third point is the odd one, 0 if the
@@ -242,7 +241,7 @@ class TripletMetric(PairsMixin, TripletLearner):
         than the last two.
 
         ``raters`` (N,) are the raters of the responses, who must be raters of the fit.
-        Without ``raters``, the probabilities are for a typical rater.
+        Without ``raters``, the probabilities are for a rater with ``sharpness_`` 1.
         """
         data = self._of_raters(self._triplets(triplets), raters)
         return self._probability(data)[:, 1]

@@ -92,10 +92,11 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         Parameters that are learned from groups or pairs: W_k and B_k of each component
         ("free"), or Σ_k of each component and one α ("proportional").
     prior : {"default", "flat", "cv"} or TwoStagePrior, default="default"
-        - "default": the weak prior of Fraley and Raftery. For one component with
-          ``covariance="free"`` and at most as many groups as features, the prior is
-          stronger. It then shrinks W_k to a multiple of the diagonal matrix of feature
-          variances, and counts as much as 8 points per feature.
+        - "default": a weak prior that prevents singular covariances (Fraley and
+          Raftery). For one component with ``covariance="free"`` and at most as many
+          groups as features, the prior is stronger. It then shrinks W_k to a multiple
+          of the diagonal matrix of feature variances, and counts as much as 8 points
+          per feature.
         - "flat": maximum likelihood. A maximum may not exist.
         - "cv": a prior that shrinks W_k and B_k to multiples of the identity matrix.
           Use "cv" if groups are classes. Its weight, from 1 to 256 points or ∞, is
@@ -115,9 +116,9 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         fit, as in the paper. "held-out" chooses a factor for each component, by the
         likelihood of a held-out fifth of the points.
     database_noise : float >= 0, default=1.0
-        Factor that multiplies W_k for the second point of each pair (an element of a
-        database). With 0, second points are representatives without noise (EQ-5 of the
-        paper). The fit does not use ``database_noise``.
+        Factor of W_k for the second point of each pair. Use less than 1 if second
+        points come from a database with less noise. With 0, they are representatives
+        without noise (EQ-5 of the paper). The fit does not use ``database_noise``.
     n_starts : int, default=1
         Number of starts of EM, from different k-means++ clusterings. The best fit is
         used.
@@ -126,14 +127,13 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     tol : float, optional
     random_state : int, RandomState or None, default=0
     calibration : {"auto", None}, default="auto"
-        - "auto" calibrates likelihood ratios (LR) after ``fit(X, groups=)``. The log LR
-          is replaced by an increasing function of it, fitted to pairs of left-out
-          sources in five folds. With n sources of two or more rows, "auto" also limits
-          ``|log LR|`` to log(n + 1). If n is below 5, or below three per component,
-          this limit is the only change. Neighbors do not change. Metrics of posterior
-          draws use the same calibration.
-        - None does not calibrate. Fits to points, pairs or data on disk are not
-          calibrated either.
+        - "auto" calibrates likelihood ratios (LR), only after ``fit(X, groups=)`` of
+          data in memory. The log LR is replaced by an increasing function of it, fitted
+          to pairs of left-out sources in five folds. With n sources of two or more
+          rows, "auto" also limits ``|log LR|`` to log(n + 1). If n is below 5, or below
+          three per component, this limit is the only change. Neighbors do not change.
+          Metrics of posterior draws use the same calibration.
+        - None does not calibrate.
 
     Attributes
     ----------
@@ -167,13 +167,13 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     ``calibration=None`` if you only need neighbors or the order of pairs. For equations
     see ``inference.two_stage.calibration``.
 
-    ``sample`` starts at the fit, and does not explore other maxima of the posterior.
-    After ``fit(X)``, α is fixed. The group ``posterior`` of the draws contains the
-    variables for which R-hat is computed: mean and covariance_total (of an instance),
-    within_average (the weighted mean of W_k), and α if it is sampled. The group
-    ``components`` contains weights, means, within and between. Components of draws are
-    relabeled to match the fit. The match is arbitrary if components overlap.
-    ``posterior_metric`` uses NUTS with 4 chains of 500 or more draws, thinned to 100.
+    After ``fit(X)``, ``sample`` does not change α. Draws of variables that do not
+    depend on the order of components are stored as ``posterior``: mean and
+    covariance_total (of an instance), within_average (the weighted mean of W_k), and α
+    if it is sampled. Convergence is checked for these variables. Weights, means, within
+    and between are stored as ``components``, relabeled to match the fit. If components
+    overlap, the match is arbitrary. ``posterior_metric`` uses 100 draws from 4 chains
+    of ``NUTS`` with 500 or more draws.
 
     References
     ----------
@@ -256,7 +256,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         y : array-like of shape (N,), optional
             1 if both points come from one source, otherwise 0 or -1. Default: 1 for all
             pairs. At least one label must be 1, because W is learned from pairs of one
-            source. Each point of another pair counts as a source with one instance.
+            source. Each point of a pair with label 0 or -1 counts as a separate source.
         """
         check_settings(self)
         array = inputs.pair_array(pairs)
@@ -483,7 +483,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
 
         The number m of free parameters counts weights, means and full covariances, as
         in scikit-learn's ``GaussianMixture.bic``. It does not count ``alpha``, the
-        prior and ``flattening``. Raises ValueError for a blend of models.
+        prior and ``flattening``. Raises ValueError if ``blend`` combined models.
         """
         return self._criterion(X, np.log, "bic")
 
@@ -572,14 +572,14 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
         prior_draws: int | None = None,
         progress: bool | None = None,
     ) -> xr.DataTree:
-        """Draw from the posterior given the training data. Chains start at the fit.
+        """Draw from the posterior given the training data.
 
         Parameters
         ----------
         method : sampler, or "nuts", "laplace", "svi"; default="nuts"
             "nuts" starts at the fit, and does not search for other maxima of the
             posterior. "laplace" and "svi" are approximations. They are accurate if the
-            diagnostic k-hat is below 0.7.
+            attribute ``khat`` of the result is below 0.7.
         log_likelihood : bool, default=False
             Whether to store the log density of every point or source under every draw.
             ``pm.loo`` requires these values. They ignore data weights, so ``pm.loo``

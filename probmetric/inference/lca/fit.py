@@ -228,8 +228,8 @@ def check_prior(prior: LCAPrior) -> None:
     if np.all(np.asarray(prior.lam) > 0) and not np.any(np.asarray(prior.mean)):
         raise ValueError(
             "prior.mean must not be zero with lam > 0, got zeros. A prior with mean "
-            "zero shrinks the size of the metric, but not its shape. Use a multiple of "
-            "the identity matrix, or principal components of the points."
+            "zero only makes all distances smaller. Use a multiple of the identity "
+            "matrix, or principal components of the points."
         )
 
 

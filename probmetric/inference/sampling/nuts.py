@@ -109,19 +109,19 @@ class NUTS:
     ) -> Draws:
         """Draw from a posterior, without the checks of ``sample``.
 
-        Define the functions in ``posterior.target`` at module level, because the
-        compiled kernel is cached by target.
+        Define the functions in ``posterior.target`` once, at module level. New
+        functions are compiled again.
 
         - If ``posterior.start`` is a Gaussian, chains start at draws from it with twice
-          its standard deviation. Correlations are ignored unless ``dense_mass`` is
-          True.
+          its standard deviation. Only a sampler with ``dense_mass=True`` uses its
+          correlations.
         - If it is a position, chains start at random on (-2, 2) in each coordinate.
 
         Raises ValueError in three cases:
 
         - The Gaussian is singular.
         - No starting point of a chain has a finite density and gradient.
-        - ``checkpoint`` has blocks of another run.
+        - The folder ``checkpoint`` contains draws of another run.
         """
         n_draws, n_chains = counts(n_draws, n_chains, 4)
         target, data, start = posterior

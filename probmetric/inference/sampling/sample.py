@@ -129,15 +129,15 @@ def sample(
         compilation. Use arrays for values that change between calls.
     kwargs : mapping, optional
         Keyword arguments of the model. For example, ``learning_rate`` is the power of
-        the likelihood in the package's models. Only SVI supports ``batch``, the number
-        of observations per step.
+        the likelihood in the package's models. A model's argument ``batch``, the number
+        of observations per step, requires SVI.
     prior, options : optional
-        Also arguments of the model: ``prior=p, args=a`` is the same as ``args=(p,
-        *a)``, and ``options`` are more ``kwargs``.
+        Other names for arguments of the model, as in ``Problem``. ``prior=p, args=a``
+        is the same as ``args=(p, *a)``. ``options`` are added to ``kwargs``.
     start : Gaussian, or pytree of arrays, optional
         Where the sampler starts. Default: chosen for a NumPyro model, required for a
-        ``Target``. Parameters with bounds are transformed to numbers without bounds,
-        for example to logs.
+        ``Target``. Use coordinates without bounds, such as the log of a positive
+        parameter.
 
         - A ``Gaussian`` that approximates the posterior. NUTS starts near it, with its
           scales. Laplace draws from it. SVI uses it only for a ``Target``.

@@ -223,10 +223,9 @@ class SVI:
     ) -> Draws:
         """Fit a guide (an approximation) to a target, and draw from the guide.
 
-        The ``n_chains * n_draws`` draws, at least 100, are in one chain. If
-        ``posterior.start`` is a Gaussian, the guide is fitted to coordinates with its
-        mean and covariance removed. If it is a position, only the shapes of its arrays
-        are used.
+        The draws are in one chain. Their number, ``n_chains * n_draws``, must be at
+        least 100. If ``posterior.start`` is a Gaussian, parameters are standardized by
+        its mean and covariance. Otherwise only the shapes of its arrays are used.
         """
         n_draws, n_chains = counts(n_draws, n_chains)
         target, data, start = posterior

@@ -302,8 +302,8 @@ def call_of(
         by_name = f" and {sorted(kwargs)} by name" if kwargs else ""
         raise TypeError(
             f"model must accept {len(arguments)} arguments{by_name}, got "
-            f"{name}{parameters}: {error}. Pass its arguments after the data as "
-            "args=(...) or kwargs={...} (in validate: the problem's prior and options)."
+            f"{name}{parameters}: {error}. Pass arguments other than the data as "
+            "args=(...) or kwargs={...}. For validate, use Problem(prior=, options=)."
         ) from error
     prepare = getattr(model, "prepare", None)
     return arguments if prepare is None else (prepare(data), *arguments[1:])
