@@ -195,7 +195,7 @@ def as_sklearn(
 ) -> Any:
     """Return X, or X and y, in float64 and checked by scikit-learn's ``validate_data``.
 
-    X is stored by rows, so that the order of sums does not depend on its memory layout.
+    X is stored by rows, so the order of sums does not depend on its memory layout.
     If an error of scikit-learn does not name the argument, the name is added. If
     scikit-learn raises a TypeError, the new error is also a TypeError.
     """

@@ -44,7 +44,7 @@ def site_pairs(X: ArrayLike, species: ArrayLike, *, measure: str = "counts") -> 
         Pairs of sites (rows of X). ``trials`` is the sum of both sites' individuals (or
         species). y is the part that is shared, counted at both sites. 1 - y/trials is
         the dissimilarity of Bray-Curtis for counts, and of Sørensen for presence. For
-        cover, ``trials`` is 10⁶ and the weight of each pair 10⁻⁶, so that a pair counts
+        cover, ``trials`` is 10⁶ and the weight of each pair 10⁻⁶, so a pair counts
         as one unit.
 
     Examples

@@ -132,7 +132,7 @@ def gap(
     """Estimate how far the log density is below its local maximum, Eq. (3), in nats.
 
     ``params`` is the result of a fit, and the other arguments are the arguments of
-    ``fit``. The result is ∞ if minus the Hessian is not positive definite, so that the
+    ``fit``. The result is ∞ if minus the Hessian is not positive definite, so the
     fit is not a mode. The result is NaN if W has more than ``MAX_PARAMETERS`` entries
     (cost (pd)³).
     """
