@@ -286,8 +286,8 @@ class HierarchicalLCA(EffectLearner):
         wanted = (len(a),) if hasattr(self, "classes_") else ()
         if labels is not None and (not wanted or np.shape(labels) != wanted):
             raise ValueError(
-                "labels must be None after fit_pairs, and one class per pair after "
-                f"fit, got {labels!r}"
+                "labels must be None after fit_pairs, and after fit the class of the "
+                f"second point of each pair, got {labels!r}"
             )
         names, codes = [None], np.zeros(len(a), int)
         if groups is not None:
