@@ -305,8 +305,8 @@ def codes(
     if lacking.size:
         raise ValueError(
             f"{argument} must have a value in every row of {source}, got none in row "
-            f"{lacking[0]} of {len(values)} (the first row is 0). Check whether the "
-            "file is truncated."
+            f"{lacking[0]} of {len(values)} (the first row is 0). Check the file. "
+            "Queries need no such column."
         )
     kinds = sorted({"text" if isinstance(v, str) else "number" for v in values})
     if len(kinds) > 1:

@@ -108,8 +108,8 @@ def with_intervals(
     refuse_arrays(y=y)
     if groups is not None:
         raise ValueError(
-            "groups must be None for a dataset on disk, got groups. Pass arrays to leave "
-            "out whole groups."
+            "groups must be None for a dataset on disk, got groups. Pass arrays to "
+            "leave out whole groups."
         )
     n = n_rows(X)
     if n < 2 * QUARTERS:

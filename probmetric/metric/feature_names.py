@@ -171,11 +171,10 @@ def _check_names(names: Sequence[str], points: Mapping[str, Any]) -> None:
             continue
         if problem := difference(names, [*map(str, columns)]):
             selectable = frame is not None and _all_text(frame)
-            remedy = (
-                f". Use {argument}[list(metric.feature_names_in_)]."
-                if selectable and set(names) <= set(columns)
-                else ""
-            )
+            select = f"Use {argument}[list(metric.feature_names_in_)]."
+            if any("=" in name for name in names):  # Perhaps levels of a factor.
+                select = f"Put the columns of {argument} in the order of the fit."
+            remedy = f". {select}" * (selectable and set(names) <= set(columns))
             raise ValueError(f"{argument} must have the {problem}{remedy}")
 
 

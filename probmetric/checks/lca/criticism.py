@@ -247,9 +247,9 @@ def _predictive(
     drawn = drawn + rng.standard_normal(drawn.shape) @ left.T
     summary = "P(same) of the model, for the pairs of the fit"
     remedy = (
-        "Pairs made from class labels do not follow this model. Take probabilities "
-        "from votes or same_probability, not from the link of the model or its draws. "
-        "Take intervals from posterior_metric('intervals')."
+        "Pairs made from class labels often differ from this model. Neighbors and "
+        "votes remain usable, also those of draws. Take P(same) from same_probability, "
+        "and intervals from posterior_metric('intervals')."
         if labeled
         else "Labels do not follow exp(-(b + dist²/2)). Use distances and their order, "
         "not P(same) or its intervals. Look for wrong labels and missing features."
