@@ -3,9 +3,10 @@
     python tools/site_browser.py out/site
 
 ``site_browser.js`` loads each page at a width of 390 pixels: it must not scroll to the
-side, must load less than 2 MB, its pictures must be shown and have a text, and its text
-must have the contrast of WCAG 2 (AA), in the light and in the dark mode. Then it uses
-the search, the links to the next page, the menu, the dark mode, and the explorer.
+side, must load less than 2 MB, its pictures must be shown and have a text, and its
+visible text must have the contrast of WCAG 2 (AA), in the light and in the dark mode
+(text in SVG, and opacity, are not considered). Then it uses the search, the links to
+the next page, the menu, the dark mode, and the explorer.
 Without Chromium nothing is checked.
 """
 

@@ -112,7 +112,7 @@ def host_statistics(data: Labeled) -> ClassStatistics:
     sums = csr_array((w.astype(float), place), (len(size), len(y))) @ X
     sums = sums.astype(X.dtype)
     mean = sums / size[:, None]
-    delta = (X - mean[y]) * np.sqrt(w)[:, None]
+    delta = (X - mean[y]) * np.sqrt(w.astype(X.dtype))[:, None]
     return ClassStatistics(size, mean, (delta.T @ delta)[None])
 
 

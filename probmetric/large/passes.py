@@ -208,6 +208,6 @@ def _listed(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
 def _close(stored: list[np.ndarray], now: list[np.ndarray]) -> bool:
     """Return whether stored parameters equal this run's, up to ``SAME``."""
     return [a.shape for a in stored] == [b.shape for b in now] and all(
-        np.allclose(a, b, SAME, SAME * (np.abs(b).max() if b.size else 0.0))
+        np.allclose(a, b, SAME, SAME * np.abs(b[np.isfinite(b)]).max(initial=0.0))
         for a, b in zip(stored, now, strict=True)
     )

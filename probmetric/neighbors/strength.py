@@ -173,9 +173,10 @@ def tuned_losses(
 ) -> Float[np.ndarray, "1 m"]:
     """Compute minus log P of each query's class at the bandwidth tuned on X.
 
-    ``KNeighborsClassifier`` chooses the same bandwidth. If the map was learned from X,
-    the points X are nearer to their classes than new points. The bandwidth is then too
-    small, which increases these losses but not the losses of ``map_losses``.
+    The bandwidth is chosen as in ``KNeighborsClassifier`` with ``BANDWIDTHS`` and
+    sharpness 1. If the map was learned from X, the points X are nearer to their classes
+    than new points. The bandwidth is then too small, which increases these losses but
+    not the losses of ``map_losses``.
     """
     Z, Q = _scaled(X @ factor.T, Q @ factor.T)
     scale, n = reach(Z), len(Z)

@@ -244,7 +244,7 @@ def page(
         lead=lead,
         verdict="inconclusive" if notes or doubted else "done",
         headline=headline,
-        explanation=f"{explanation} See the notes below." if notes else explanation,
+        explanation=explanation.rstrip() + " See the notes below." * bool(notes),
         sections=[Section("Notes of the run", *notes), *sections],
         provenance={k: str(v) for k, v in provenance.items() if v is not None},
         cards=[*_sizes(data), *cards],

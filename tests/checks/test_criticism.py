@@ -55,6 +55,18 @@ def test_bins_above_and_below_the_band_are_counted():
     found = _finding("x", table, (10 * (shares - stated), drawn, np.ones(4)), "s", "r")
     assert "s: 2 of 4 bins outside the 95% band" in found.summary
     assert "largest gap: 0.80 stated, 0.30 observed" in found.summary
+    assert "shape" not in found.summary
+
+
+def test_a_deviation_of_the_curve_that_no_bin_shows_is_named():
+    """The fifth residual is of a direction of the curve, after four bins."""
+    table = pd.DataFrame({"expected": [0.5] * 4, "observed": [0.5] * 4, "weight": 10.0})
+    drawn = np.random.default_rng(0).normal(size=(999, 5))
+    found = _finding("x", table, (np.eye(5)[4] * 6, drawn, np.ones(5)), "s", "r")
+    assert found.summary.startswith(
+        "s: largest deviation: the shape of the curve (p = "
+    )
+    assert found.summary.endswith("; 0 of 4 bins outside the 95% band")
 
 
 def test_a_largest_gap_inside_the_band_is_not_the_bin_outside():

@@ -50,7 +50,7 @@ import xarray as xr
 from jaxtyping import Float, Int
 from scipy.stats import chi2, gamma, norm
 
-from probmetric.checks.criticism import ALPHA, Finding, surprise
+from probmetric.checks.criticism import Finding, surprise
 from probmetric.data.containers import Pairs
 from probmetric.data.padding import host_weights
 from probmetric.data.scaling import Scaler
@@ -380,10 +380,9 @@ def _finding(
     )
     outside_text = f"{outside} of {len(table)} bins outside the {PROB:.0%} band"
     summary += (
-        f": observed frequencies follow another curve of the distance (p = {p:.2g}), "
-        "such as with random answers or another power of the distance; "
-        f"{gap_text}; {outside_text}"
-        if shape and p < ALPHA
+        f": largest deviation: the shape of the curve (p = {p:.2g}), as with random "
+        f"answers or another power of the distance; {gap_text}; {outside_text}"
+        if shape
         else f": {outside_text} (p = {p:.2g}); {gap_text}"
     )
     return Finding(part, largest, p, float(gap.max()), GAP, summary, remedy, table)

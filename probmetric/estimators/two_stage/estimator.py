@@ -128,7 +128,7 @@ class TwoStageMixture(DensityMixin, Learner[Method]):
     random_state : int, RandomState or None, default=0
     calibration : {"auto", None}, default="auto"
         - "auto" calibrates likelihood ratios (LR), only after ``fit(X, groups=)`` of
-          data in memory. The log LR is replaced by an increasing function of it, fitted
+          data in memory. The log LR is replaced by a nondecreasing function, fitted
           to pairs of left-out sources in five folds. With n sources of two or more
           rows, "auto" also limits ``|log LR|`` to log(n + 1). If n is below 5, or below
           three per component, this limit is the only change. Neighbors do not change.

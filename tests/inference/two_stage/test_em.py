@@ -122,6 +122,9 @@ def test_chunks_of_padding_do_not_change_statistics(start, x64):
     padded = MixtureData(*(pad_rows(a, 4 * CHUNK) for a in (data.X, data.w)))
     got, want = (mixture.e_step(start, some) for some in (padded, data))
     assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
+    other = jax.jit(e_step_missing)(start, data.X, data.w)  # Without chunks.
+    for a, b in zip(got, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-9)
 
 
 def test_statistics_with_a_scaler_are_those_of_standardized_rows(start, x64):
