@@ -461,7 +461,7 @@ def open(
     Parameters
     ----------
     data : str, Path or array of shape (n, d)
-        A ``.parquet`` or ``.npy`` file, a pattern such as "rows/*.npy" (files are
+        A ``.parquet`` or ``.npy`` file, a pattern such as ``rows/*.npy`` (files are
         sorted by name), a folder of Parquet files, or an array. URLs of Parquet files
         are allowed if fsspec can read them (``s3://``, ``gs://``, ``https://``).
     label : str, Path or array of shape (n,), optional

@@ -147,10 +147,10 @@ class SplineCityBlock(MetricBase):
     """City-block distance after a monotone curve for each feature.
 
     With a curve s_f for feature f, the distance of x and y is
-    Σ_f |s_f(x_f) - s_f(y_f)|. ``dissimilarity``, ``pairwise``, ``distance`` and a call
-    all return this distance (not squared). A curve is a sum of I-splines, which are
-    flat outside their knots. Different points have distance 0 if their features differ
-    only where curves are flat.
+    ``Σ_f |s_f(x_f) - s_f(y_f)|``. ``dissimilarity``, ``pairwise``, ``distance`` and a
+    call all return this distance (not squared). A curve is a sum of I-splines, which
+    are flat outside their knots. Different points have distance 0 if their features
+    differ only where curves are flat.
 
     Parameters
     ----------
