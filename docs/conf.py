@@ -86,6 +86,7 @@ html_title = "probmetric"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = ["_extra"]
+toc_object_entries_show_parents = "hide"  # fit(), not LCA.fit()
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
