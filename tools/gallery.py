@@ -147,7 +147,7 @@ def made(data: pm.datasets.Dataset) -> dict[str, Any]:
     return {
         "data": data,
         "learned": learned,
-        "near": PosteriorMetric(metrics, "prediction"),
+        "near": PosteriorMetric(metrics, "intervals"),
         "refits": PosteriorMetric(metrics, "intervals", pairs_independent=True),
         "draws": xr.DataTree.from_dict(groups),
         "places": named(pm.Mahalanobis(rng.normal(size=(2, d)) * hole), names),

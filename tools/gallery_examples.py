@@ -30,7 +30,7 @@ pm.plots.before_after(
     target_names=data.target_names,
 )
 # neighbor_probabilities: iris, LCA
-near = learned.posterior_metric("prediction")
+near = learned.posterior_metric("intervals")
 query = data.frame[50:].mean()  # between two species
 pm.plots.neighbor_probabilities(
     near, query, data.frame, 5, y=data.y,

@@ -51,7 +51,7 @@ def figures() -> None:
     lca = pm.LCA().fit(wine.frame, wine.y)
     draws = lca.sample("laplace", n_draws=500)
     pm.plots.metric(draws).savefig(ROOT / "docs/wine_metric.png", dpi=150)
-    near = pm.LCA().fit(wine.X[train], wine.y[train]).posterior_metric("prediction")
+    near = pm.LCA().fit(wine.X[train], wine.y[train]).posterior_metric("intervals")
     pm.plots.neighbor_probabilities(
         near,
         wine.X[test],

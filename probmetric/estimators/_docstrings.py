@@ -138,7 +138,7 @@ class Shared:
         ----------
         purpose : {"prediction", "intervals"}
             Use "prediction" to average predictions over draws, and "intervals" to
-            compute intervals of distances.
+            compute intervals of distances and probabilities of neighbors.
         draws : DataTree, optional
             Result of ``sample`` of this fit. Default: new draws by ``method``.
         n_draws : int, optional

@@ -23,7 +23,7 @@ from probmetric.large.source import (
 )
 from probmetric.metric import Dissimilarity
 from probmetric.posterior.interval_metric import IntervalMetric, refits, same_size
-from probmetric.posterior.jackknife import FACTOR, QUARTERS, REPEATS
+from probmetric.posterior.jackknife import QUARTERS, REPEATS, factor_of
 from probmetric.progress import progress_bar
 
 BEYOND = 1 << 62
@@ -123,6 +123,7 @@ def with_intervals(
     samples = progress_bar(samples, "intervals", None, "refit")
     metric, *left_out = same_size(refits(learn, samples, n_jobs))
     about = about or f"{n} rows of {X.name}"
-    n_classes = len(class_counts(X)[0]) if X.labeled else 1
-    df = min(max(1, n - n_classes), len(left_out) - 1)
-    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, about=about)
+    counts = class_counts(X)[1] if X.labeled else np.array([n])
+    df = min(max(1, n - len(counts)), len(left_out) - 1)
+    factor = factor_of(counts)
+    return IntervalMetric(metric, left_out, factor=factor, df=df, about=about)

@@ -10,7 +10,7 @@ before squaring), are optional and are used by the neighbor search.
 A jitted function of a metric is compiled once for each class and shape of metric.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from inspect import signature
@@ -160,6 +160,19 @@ class MetricDraws(Protocol):
 
     def mean_metric(self) -> Metric:
         """Return the metric of mean dissimilarity over draws."""
+        ...
+
+
+@runtime_checkable
+class Uncertain(Protocol):
+    """A metric with draws or refits, from which neighbors have probabilities."""
+
+    def point_metric(self) -> Dissimilarity:
+        """Return the metric that orders neighbors."""
+        ...
+
+    def neighbor_draws(self, name: str) -> Sequence[Dissimilarity]:
+        """Return metrics to count neighbors, or raise an error for the method name."""
         ...
 
 

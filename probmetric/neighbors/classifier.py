@@ -562,8 +562,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
         """Find the nearest training points, as in scikit-learn.
 
         If ``metric_`` is a PosteriorMetric, neighbors are ordered by the mean
-        dissimilarity over draws. For the uncertainty of neighbors, use
-        ``PosteriorMetric.neighbor_probability``.
+        dissimilarity over draws. For probabilities of neighbors, use
+        ``posterior_metric("intervals").neighbor_probability``.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Neighbors as a data frame: one row per query and neighbor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +11,12 @@ from probmetric.data import inputs
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import check_columns
-from probmetric.metric.protocol import MetricDraws, check_features, check_metric
+from probmetric.metric.protocol import (
+    MetricDraws,
+    Uncertain,
+    check_features,
+    check_metric,
+)
 from probmetric.neighbors.search import nearest
 from probmetric.typing import ArrayLike, no_type_check
 
@@ -19,7 +24,7 @@ from probmetric.typing import ArrayLike, no_type_check
 @no_type_check
 @chunked("points")
 def neighbor_table(
-    metric: Dissimilarity | MetricDraws,
+    metric: Dissimilarity | Uncertain,
     points: ArrayLike | Chunked,
     k: int,
     *,
@@ -28,13 +33,13 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    If ``metric`` is a PosteriorMetric, the table of m queries needs m k² bytes, besides
-    the memory of ``nearest``.
+    If there are draws or refits, the table of m queries needs m k² bytes, besides the
+    memory of ``nearest``.
 
     Parameters
     ----------
-    metric : Metric or PosteriorMetric
-        Metric, or draws of a metric.
+    metric : Metric, PosteriorMetric or IntervalMetric
+        Metric, draws with ``purpose="intervals"``, or a metric with refits.
     points : array-like of shape (n, d), or dataset on disk
         Points to search. A dataset on disk is read once for each metric, and the rows
         of the neighbors are read once more.
@@ -57,13 +62,13 @@ def neighbor_table(
         * ``rank``: rank of the neighbor, from 1.
         * ``dissimilarity``: dissimilarity of query and neighbor. For a PosteriorMetric,
           the mean over draws.
-        * ``distance``: distance (not squared). Only for a single metric that is a
-          distance.
+        * ``distance``: distance (not squared). Only if the metric is a distance, and
+          not for a PosteriorMetric.
         * ``label``: label of the neighbor. Only if there are labels.
         * ``same_probability``: P(same class). Only with labels and a metric from
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
-        * ``probability``: fraction of draws in which the neighbor is among the k
-          nearest. Only for a PosteriorMetric.
+        * ``probability``: ``neighbor_probability`` of the metric. Only for a
+          PosteriorMetric or an IntervalMetric.
 
     Examples
     --------
@@ -73,7 +78,8 @@ def neighbor_table(
     >>> table["label"].tolist(), table["distance"].tolist()
     (['b', 'a', 'a'], [1.0, 1.0, 3.0])
     """
-    check_metric(metric, "a metric or draws of one")
+    if not isinstance(metric, Uncertain):
+        check_metric(metric, "a metric or draws of one")
     coded = check_columns(metric, points=points, queries=queries)
     points, queries = coded.values()
     P = inputs.points(cast("ArrayLike", points), "points")
@@ -99,8 +105,11 @@ def table_of(
     exclude = queries is None
     rows: Any = points if exclude else queries
     Q = inputs.points(rows, "queries")
-    draws = isinstance(metric, MetricDraws)
-    single: Any = metric.mean_metric() if draws else metric
+    single: Any = metric
+    draws = None
+    if isinstance(metric, Uncertain):
+        draws = metric.neighbor_draws("neighbor_table")
+        single = metric.point_metric()
     D, index = nearest(single, Q, points, k, exclude_self=exclude)
     query, neighbor = np.repeat(np.arange(len(Q)), D.shape[1]), index.ravel()
     columns: dict[str, Any] = {
@@ -110,10 +119,10 @@ def table_of(
         "dissimilarity": D.ravel(),
     }
     X, labels = at(neighbor)
-    if single.is_distance and not draws:
+    if single.is_distance and not isinstance(metric, MetricDraws):
         columns["distance"] = np.asarray(single.distance(Q[query], X))
-    if draws:
-        columns["probability"] = _shares(metric, Q, points, index, exclude).ravel()
+    if draws is not None:
+        columns["probability"] = _shares(draws, Q, points, index, exclude).ravel()
     if labels is not None:
         columns["label"] = labels
     if labels is not None and hasattr(single, "classifier"):
@@ -127,14 +136,13 @@ def _index_labels(X: object, rows: Int[np.ndarray, "n"]) -> pd.Index | np.ndarra
 
 
 def _shares(
-    posterior: MetricDraws,
+    draws: Sequence[Dissimilarity],
     Q: Float[np.ndarray, "m d"],
     points: Any,
     index: Int[np.ndarray, "m k"],
     exclude_self: bool,
 ) -> Float[np.ndarray, "m k"]:
     counts = np.zeros(index.shape)
-    draws = posterior.metrics()
     for draw in draws:
         near = nearest(draw, Q, points, index.shape[1], exclude_self=exclude_self)[1]
         counts += (index[:, :, None] == near[:, None, :]).any(-1)

@@ -26,6 +26,7 @@ from probmetric.plots.style import (
     readable,
     styled,
 )
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.intervals import aligned
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.typing import ArrayLike, Names
@@ -124,7 +125,7 @@ def embedding(
 
 @styled
 def neighbor_probabilities(
-    posterior: PosteriorMetric,
+    posterior: PosteriorMetric | IntervalMetric,
     query: ArrayLike,
     points: ArrayLike,
     k: int,
@@ -137,13 +138,14 @@ def neighbor_probabilities(
 ) -> Figure:
     """Draw the most probable neighbors of a query, with their probabilities.
 
-    A bar is the fraction of posterior draws of the metric in which a point is among the
-    k nearest. Whiskers are standard errors of the fractions (from the number of draws).
+    A bar is the probability that a point is among the k nearest
+    (``neighbor_probability``).
 
     Parameters
     ----------
-    posterior : PosteriorMetric
-        Draws of the metric.
+    posterior : PosteriorMetric or IntervalMetric
+        Draws of the metric, or a metric with refits. Draws for prediction raise
+        ValueError.
     query, points : arrays of shape (d,), (n, d)
     k : int
         Number of neighbors.
@@ -161,7 +163,7 @@ def neighbor_probabilities(
 
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.5, 2.0)]
-    >>> posterior = pm.posterior.PosteriorMetric(draws, "prediction")
+    >>> posterior = pm.posterior.PosteriorMetric(draws, "intervals")
     >>> figure = pm.plots.neighbor_probabilities(posterior, [0.0, 0.0], np.eye(2), 1)
     >>> [round(float(bar.get_width()), 3) for bar in figure.axes[0].patches]
     [0.667, 0.333]
@@ -169,7 +171,6 @@ def neighbor_probabilities(
     query = np.asarray(query, float)
     classes = np.zeros(len(np.asarray(points)), int) if y is None else y
     points, codes, labels = labeled(posterior, points, classes, target_names, "points")
-    n_draws = posterior.n_draws
     share = posterior.neighbor_probability(query[None], points, k)[0]
     order = np.argsort(-share, kind="stable")[: min(top, int(np.sum(share > 0)))]
     named = [str(j) for j in range(len(points))] if names is None else list(names)
@@ -179,16 +180,12 @@ def neighbor_probabilities(
         shown = [f"{named[j]}: {labels[codes[j]]}" for j in order]
     figure, axis = blank(size=(6.2, 1.3 + 0.27 * len(order)), axes=ax)
     rows = np.arange(len(order))
-    error = np.sqrt(share * (1 - share) / n_draws)[order]
-    axis.barh(rows, share[order], color=colors, xerr=error, ecolor=ink(), height=0.7)
+    axis.barh(rows, share[order], color=colors, height=0.7)
     axis.set_yticks(rows, readable(shown))
     axis.set_ylabel("point")
     axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
-    axis.set_xlabel(
-        f"probability of being among the {k} nearest\n(bar: share of {n_draws} draws; "
-        "whisker: its standard error)"
-    )
+    axis.set_xlabel(f"probability of being among the {k} nearest")
     axis.set_title("Neighbors of one query")
     return figure
 

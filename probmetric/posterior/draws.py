@@ -121,7 +121,8 @@ def draws_to_metric(
     draws : DataTree
         Result of ``sample``.
     purpose : {"intervals", "prediction"}, default="intervals"
-        With "prediction", methods of the result that compute intervals raise an error.
+        With "prediction", methods of the result that compute intervals or probabilities
+        of neighbors raise an error.
     pairs_independent : bool, optional
         Whether the observations of the fit (pairs or points) are independent. If not,
         intervals of distances warn, except from bootstrap draws. Default: the value

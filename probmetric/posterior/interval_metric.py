@@ -7,13 +7,23 @@ The limits of a result are computed from the spread of the refits (``jackknife``
     dissimilarity      exp(log value ± t √V) if dissimilarities are ≥ 0,
                        otherwise value ± t √V
 
+For probabilities of neighbors and ranks of a ``Mahalanobis`` metric, let L be the
+linear map of the fit, L_(k) that of refit k, all rotated alike, and L̄ the mean of the
+L_(k). Refits vary less than fits to new samples, so their differences are increased.
+The maps
+
+    L + c (L_(k) - L̄),      c² = factor (g - 1)                                    (1)
+
+are used as draws (c² is about 3 if each refit leaves out a quarter). See Benchmarks:
+neighbor_probabilities.
+
 The limits are for the *expected value over training samples of the same size*. For
 unlimited data it may differ: noise increases distances, and learners shrink them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -24,18 +34,24 @@ from probmetric.arguments import check_number
 from probmetric.data import inputs
 from probmetric.data.chunked import Chunked, chunked
 from probmetric.metric import Dissimilarity, Mahalanobis
-from probmetric.metric.feature_names import check_columns
+from probmetric.metric.feature_names import (
+    check_columns,
+    named,
+    names_of,
+    unknown_of,
+)
 from probmetric.neighbors.search import check_dimension
 from probmetric.neighbors.strength import one_of_each
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
-    FACTOR,
     checked_prob,
+    factor_of,
     limits,
     positive_limits,
     quarters,
 )
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
 from probmetric.progress import progress_bar
@@ -46,8 +62,9 @@ class IntervalMetric:
     """A fitted metric with intervals from jackknife refits.
 
     The spread of refits without some of the points gives intervals of distances and of
-    P(same), the probability that two points are *same*. ``with_intervals`` computes the
-    refits. Entries of the metric's matrix have no intervals, because these would not be
+    P(same), the probability that two points are *same*. For ``Mahalanobis`` metrics, it
+    also gives probabilities of neighbors. ``with_intervals`` computes the refits.
+    Entries of the metric's matrix have no intervals, because these would not be
     calibrated.
 
     Parameters
@@ -73,7 +90,10 @@ class IntervalMetric:
     ``prob`` is the nominal coverage. An interval estimates the expected result: the
     mean of the result over training sets of the same size. Limits are approximate,
     equal-tailed, and not simultaneous. They do not account for a wrong model or for
-    points of another population. For coverage see Benchmarks: intervals.
+    points of another population. For coverage see Benchmarks: intervals. Probabilities
+    of neighbors are about the same expected distances (see Benchmarks:
+    neighbor_probabilities). They are multiples of 1/g for g refits, so 1 does not mean
+    certain.
 
     Examples
     --------
@@ -113,16 +133,6 @@ class IntervalMetric:
         about = f", {self.about}" if self.about else ""
         kind, number = type(self.metric).__name__, len(self.left_out)
         return f"IntervalMetric({kind}, {number} refits{about})"
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError for methods that need posterior draws."""
-        if name in OF_DRAWS:
-            raise AttributeError(
-                f"{name} requires draws, got jackknife refits. Use "
-                "posterior_metric('intervals', method='bootstrap') or "
-                "posterior_metric('prediction')."
-            )
-        raise AttributeError(f"'IntervalMetric' object has no attribute {name!r}")
 
     @property
     def n_features(self) -> int:
@@ -203,6 +213,68 @@ class IntervalMetric:
         ends = limits(values, prob, self.factor, self.df)
         return Interval(*(expit(end) for end in ends))
 
+    def closer_probability(
+        self,
+        q: Float[Array, "*#n d"],
+        a: Float[Array, "*#n d"],
+        b: Float[Array, "*#n d"],
+    ) -> Float[np.ndarray, "*n"] | float:
+        """Estimate the probability that a is nearer to q than b.
+
+        Nearer means a smaller expected distance. Only for ``Mahalanobis`` metrics.
+        """
+        return self._spread("closer_probability").closer_probability(q, a, b)
+
+    def neighbor_probability(
+        self,
+        Q: Float[Array, "m d"],
+        P: Float[Array, "n d"],
+        k: int,
+        *,
+        exclude_self: bool = False,
+    ) -> Float[np.ndarray, "m n"]:
+        """Estimate the probability that each point is among the k nearest.
+
+        The nearest points have the smallest expected distances. The result has a row
+        for each query in Q and a column for each point in P. Each row sums to k. Only
+        for ``Mahalanobis`` metrics. ``exclude_self`` is described in
+        ``neighbors.nearest``.
+        """
+        draws = self._spread("neighbor_probability")
+        return draws.neighbor_probability(Q, P, k, exclude_self=exclude_self)
+
+    def rank_interval(
+        self, q: Float[Array, "d"], P: Float[Array, "n d"], *, prob: float = 0.9
+    ) -> Interval:
+        """Compute an interval for the rank of each row of P (1 is nearest to q).
+
+        Only for ``Mahalanobis`` metrics.
+        """
+        return self._spread("rank_interval").rank_interval(q, P, prob=prob)
+
+    def point_metric(self) -> Dissimilarity:
+        """Return the fit."""
+        return self.metric
+
+    def neighbor_draws(self, name: str) -> list[Mahalanobis]:
+        """Return the maps of Eq. (1); raise ValueError if there are no linear maps."""
+        if not isinstance(self.metric, Mahalanobis):
+            raise ValueError(
+                f"{name} requires a Mahalanobis metric or draws, got refits of "
+                f"{type(self.metric).__name__}. Use draws, such as "
+                "posterior_metric('intervals', draws=...)."
+            )
+        every = cast("tuple[Mahalanobis, ...]", (self.metric, *self.left_out))
+        fit, *others = intervals.one_rotation(np.stack([m.factor for m in every]))
+        c, mean = np.sqrt(self.factor * (len(others) - 1)), np.mean(others, 0)
+        return [Mahalanobis(fit + c * (L - mean)) for L in others]
+
+    def _spread(self, name: str) -> PosteriorMetric:
+        draws = PosteriorMetric(
+            self.neighbor_draws(name), "intervals", source="bootstrap"
+        )
+        return named(draws, names_of(self), unknown_of(self))
+
     def _log_odds(self, A: Array, B: Array) -> np.ndarray:
         return self._evaluate(intervals.log_odds, A, B)
 
@@ -226,12 +298,6 @@ class IntervalMetric:
         shape, points = self._rows(A, B)
         values = over_draws(function, (self.metric, *self.left_out), *points)
         return values.reshape(-1, *shape)
-
-
-OF_DRAWS = (
-    *("n_draws", "draws", "draw", "metrics", "mean_metric", "pair_draws", "pairwise"),
-    *("closer_probability", "neighbor_probability", "rank_interval"),
-)
 
 
 def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
@@ -283,7 +349,9 @@ def jackknifed(
     left_out = refits(learn, samples, n_jobs)
     metric, *left_out = same_size([metric, *left_out])
     df = min(n - n_classes, len(left_out) - 1)
-    return IntervalMetric(metric, left_out, factor=FACTOR, df=df, about=about)
+    return IntervalMetric(
+        metric, left_out, factor=factor_of(np.bincount(codes[rows])), df=df, about=about
+    )
 
 
 @chunked()

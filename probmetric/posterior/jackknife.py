@@ -11,6 +11,12 @@ This is the delete-d jackknife. A refit without a fraction q = ¼ of the points 
 variance q/(1 - q) V around θ̂ (Shao and Wu). Many learners use nearest pairs, and
 settings chosen by folds. Leaving out one point hardly changes these pairs and settings.
 Leaving out a quarter changes them as a new sample does, so (1) is preferred to (2).
+If n points are in C classes (of two or more points), a fit has n - C deviations from
+class means, and a refit has 3n/4 - C. So (1) is too large. This argument gives the
+factor 1 - 4C/(3n), with which intervals covered too rarely. V is multiplied by a larger
+factor that was chosen by coverage (see Benchmarks: intervals):
+
+    (1 - 4C/(3n)) / (1 - C/n).                                                     (3)
 
 *Groups.* Statistics that are smooth in the points, such as the heights of GDM, need
 fewer refits, one without each of g groups:
@@ -21,9 +27,7 @@ For statistics of pairs of points, (2) is on average too large rather than too s
 (Efron and Stein). g is n, or ``N_GROUPS`` for more than ``MOST_ALONE`` points.
 
 The limits are θ̂ ± t √V. The t quantile has min(n - C, g - 1) degrees of freedom for
-Eq. (1) with n points in C classes, and g - 1 for Eq. (2). If classes have few points,
-V of Eq. (1) is too large by a factor of about 1/(1 - 4C/(3n)), because refits to three
-quarters of the points vary more. No other correction for class means is needed.
+Eq. (1) with n points in C classes, and g - 1 for Eq. (2).
 
 References
 ----------
@@ -51,6 +55,16 @@ REPEATS = 13
 
 FACTOR = (QUARTERS - 1) / (QUARTERS * REPEATS - 1)
 """Ratio of V in Eq. (1) to V in Eq. (2) for the same refits."""
+
+
+def factor_of(counts: Int[np.ndarray, "C"]) -> float:
+    """Return ``FACTOR`` times Eq. (3) for classes with these numbers of points."""
+    counts = counts[counts > 1]
+    if len(counts) == 0:
+        return FACTOR
+    share = len(counts) / counts.sum()
+    return FACTOR * (1 - 4 / 3 * share) / (1 - share)
+
 
 MOST_ALONE = 100
 """Maximum number of points for which each group has one point."""

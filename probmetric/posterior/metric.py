@@ -2,8 +2,9 @@
 
 Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels,
 these draws come from a generalized posterior with a learning rate of the order of n/N.
-Draws for ``purpose="intervals"`` vary as the fit varies under new data. They come from
-the product-weight bootstrap, or from the model's posterior if pairs are independent.
+Draws for ``purpose="intervals"`` come from the bootstrap or the model's posterior. They
+vary as the fit varies under new data if pairs are independent. After a fit to labels,
+posterior draws vary too much.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
 coverage). Intervals of entries of the matrix M are not available. M is biased upward
@@ -54,7 +55,7 @@ class PosteriorMetric:
         have a leading axis of draws.
     purpose : {"prediction", "intervals"}
         Use "prediction" to average predictions over draws, and "intervals" to compute
-        intervals of distances.
+        distances with intervals and neighbors with probabilities.
     pairs_independent : bool, default=False
         Whether the observations (pairs or points) of the fit are independent. Pairs
         made from class labels are not independent.
@@ -71,7 +72,9 @@ class PosteriorMetric:
     In all methods, points have shape (..., d), results have shape (...), and ``prob``
     is the nominal coverage. P(same) is the probability that two points are *same*.
 
-    ``distance`` and all intervals require ``purpose="intervals"``. Draws with
+    Distances, intervals, and probabilities of being nearer or among the nearest require
+    ``purpose="intervals"``. (Draws for prediction of ``LCA`` have another prior than
+    the fit to labels, so their neighbors are not those of the fit.) Draws with
     ``pairs_independent=False`` have two restrictions, unless ``source="bootstrap"``:
 
     - ``distance`` and intervals of distances, ratios and ranks warn.
@@ -82,7 +85,7 @@ class PosteriorMetric:
     >>> import numpy as np
     >>> import probmetric as pm
     >>> draws = [pm.Mahalanobis(np.diag([1.0, s])) for s in (0.5, 1.0, 1.5)]
-    >>> posterior = PosteriorMetric(draws, "prediction")
+    >>> posterior = PosteriorMetric(draws, "intervals")
     >>> points = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> posterior.neighbor_probability(np.zeros((1, 2)), points, 1).round(2).tolist()
     [[0.67, 0.33]]
@@ -146,6 +149,15 @@ class PosteriorMetric:
     def is_distance(self) -> bool:
         """Whether each draw is a distance."""
         return self.draws[0].is_distance
+
+    def point_metric(self) -> Metric:
+        """Return ``mean_metric()``."""
+        return self.mean_metric()
+
+    def neighbor_draws(self, name: str) -> tuple[Dissimilarity, ...]:
+        """Return the draws; raise ValueError for draws for prediction."""
+        need_intervals(name, self.purpose, self.source)
+        return self.draws
 
     def metrics(self) -> list[Dissimilarity]:
         """Return the draws as a list of metrics."""
@@ -264,9 +276,14 @@ class PosteriorMetric:
         a: Float[Array, "*#n d"],
         b: Float[Array, "*#n d"],
     ) -> Float[np.ndarray, "*n"] | float:
-        """Compute the fraction of draws with a nearer to q than b (ties count half)."""
-        to_a, to_b = self.pair_draws(q, a), self.pair_draws(q, b)
-        return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), 0)
+        """Compute the fraction of draws with a nearer to q than b (ties count half).
+
+        Raises ValueError for draws with ``purpose="prediction"``.
+        """
+        need_intervals("closer_probability", self.purpose, self.source)
+        each = (self.pair_draws(q, a), self.pair_draws(q, b))
+        to_a, to_b = (np.moveaxis(values, 0, -1) for values in each)
+        return np.mean((to_a < to_b) + 0.5 * (to_a == to_b), -1)
 
     def neighbor_probability(
         self,
@@ -279,12 +296,14 @@ class PosteriorMetric:
         """Compute the fraction of draws in which each point is among the k nearest.
 
         The result has a row for each query in Q and a column for each point in P. Each
-        row sums to k. ``exclude_self`` is described in ``neighbors.nearest``.
+        row sums to k. ``exclude_self`` is described in ``neighbors.nearest``. Raises
+        ValueError for draws with ``purpose="prediction"``.
         """
+        draws = self.neighbor_draws("neighbor_probability")
         Q, P = self._points(Q=Q, P=P)
         counts = np.zeros((len(Q), len(P)))
         rows = np.arange(len(Q))[:, None]
-        for metric in self.draws:
+        for metric in draws:
             counts[rows, nearest(metric, Q, P, k, exclude_self=exclude_self)[1]] += 1
         return counts / self.n_draws
 
@@ -390,19 +409,25 @@ def check_names(purpose: str, source: str) -> None:
 
 
 def need_intervals(name: str, purpose: str, source: str) -> None:
-    """Raise ValueError for intervals from draws for prediction."""
+    """Raise ValueError for intervals or neighbors from draws for prediction."""
     if purpose != "intervals":
         raise ValueError(
             f"{name} requires draws with purpose='intervals', got purpose={purpose!r} "
             f"({source!r} draws). The spread of these draws is not the sampling error. "
-            "Use posterior_metric('intervals')."
+            "Use purpose='intervals', such as posterior_metric('intervals')."
         )
+
+
+def has_own_spread(posterior: PosteriorMetric) -> bool:
+    """Return whether the draws are for intervals, and vary as fits to new samples."""
+    own = posterior.source == "bootstrap" or posterior.pairs_independent
+    return own and posterior.purpose == "intervals"
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
     """Raise for draws for prediction; warn if intervals may have a wrong width."""
     need_intervals(name, posterior.purpose, posterior.source)
-    if posterior.source != "bootstrap" and not posterior.pairs_independent:
+    if not has_own_spread(posterior):
         warnings.warn(
             f"{name}: intervals from {posterior.source!r} draws have a wrong width if "
             "training pairs share points (see Benchmarks: label_draws). Use the "

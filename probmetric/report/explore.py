@@ -18,12 +18,12 @@ from probmetric.data.inputs import check_one_kind, label_codes
 from probmetric.files import replacing
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
-from probmetric.metric.protocol import check_features
+from probmetric.metric.protocol import Uncertain, check_features
 from probmetric.neighbors.search import nearest
 from probmetric.posterior.draws import draws_to_metric
 from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.intervals import between_rows
-from probmetric.posterior.metric import PosteriorMetric
+from probmetric.posterior.metric import PosteriorMetric, has_own_spread
 from probmetric.posterior.stack import over_draws
 from probmetric.provenance import need
 from probmetric.typing import ArrayLike, Names
@@ -89,13 +89,15 @@ def explore(
       metric has ``transform``. Otherwise it shows principal components of the
       standardized points, whose distances are not those of the metric. Neighbors are
       always computed with the metric itself.
-    * The probability of a neighbor is the fraction of draws in which it is among the k
-      nearest points. At most 5 · k neighbors with probability at least 0.01 are
-      listed. One number sums the probabilities of all others.
+    * The probability of a neighbor is ``neighbor_probability`` of draws, or of refits
+      of a ``Mahalanobis`` metric. At most 5 · k neighbors with probability at least
+      0.01 are listed. One number sums the probabilities of all others.
     * The probability of a class is its frequency among the k nearest points, averaged
-      over draws. Without draws it is not calibrated.
+      over draws or refits. Without them it is not calibrated.
     * Distances have intervals (nominal 90%) if ``learned`` was made for intervals, for
-      example by ``posterior_metric("intervals")`` or ``with_intervals``.
+      example by ``posterior_metric("intervals")`` or ``with_intervals``. NUTS, Laplace
+      and SVI draws after a fit to labels give none, because their spread is not the
+      sampling error.
     * The metric's matrix is shown with standard deviations over draws. Do not use them
       to make intervals, which would not be calibrated.
 
@@ -104,7 +106,8 @@ def explore(
     Parameters
     ----------
     learned : estimator, Metric, PosteriorMetric, IntervalMetric or DataTree
-        Fitted estimator, its metric, draws of the metric, or the result of ``sample``.
+        Fitted estimator, its metric, ``posterior_metric("intervals")``, or the result
+        of ``sample``. Draws for prediction raise ValueError.
     X : array of shape (n, d)
         Points, at most 2000. The neighbors of each point are found among the other
         points.
@@ -136,7 +139,7 @@ def explore(
     check_one_kind(y)
     metric = metric_of(learned)
     if isinstance(metric, xr.DataTree):
-        metric = draws_to_metric(metric, "prediction")
+        metric = draws_to_metric(metric, "intervals")
     if not hasattr(metric, "is_distance"):
         raise TypeError(
             "learned must be a fitted estimator, a metric, or draws of a metric, got "
@@ -217,8 +220,7 @@ def _about(metric: Learned, X: np.ndarray) -> str:
     points = f"{len(X)} points with {X.shape[1]} features"
     if isinstance(metric, PosteriorMetric):
         kind = type(metric.draws[0]).__name__
-        draws = f"{metric.n_draws} draws of {kind} ({metric.source})"
-        return f"{points}; {draws}, for {metric.purpose}"
+        return f"{points}; {metric.n_draws} draws of {kind} ({metric.source})"
     if isinstance(metric, IntervalMetric):
         kind = type(metric.metric).__name__
         return f"{points}; {kind}, with {len(metric.left_out)} jackknife refits"
@@ -226,19 +228,20 @@ def _about(metric: Learned, X: np.ndarray) -> str:
 
 
 def _single(metric: Learned) -> Dissimilarity:
-    if isinstance(metric, IntervalMetric):
-        return metric.metric
-    return metric.mean_metric() if isinstance(metric, PosteriorMetric) else metric
+    return metric.point_metric() if isinstance(metric, Uncertain) else metric
 
 
 def _neighbors(
     metric: Learned, X: np.ndarray, codes: np.ndarray, n_classes: int, k: int
 ) -> dict[str, object]:
     single = _single(metric)
-    if isinstance(metric, PosteriorMetric):
+    P, probable = np.zeros((len(X), len(X))), True
+    if isinstance(metric, PosteriorMetric) or (
+        isinstance(metric, IntervalMetric) and isinstance(single, Mahalanobis)
+    ):
         P = metric.neighbor_probability(X, X, k, exclude_self=True)
     else:
-        P = np.zeros((len(X), len(X)))
+        probable = False
         np.put_along_axis(P, nearest(single, X, X, k, exclude_self=True)[1], 1.0, 1)
     votes = P @ np.eye(n_classes)[codes] / k
     # Sort by probability, then by distance; the widest query sets the width.
@@ -250,14 +253,13 @@ def _neighbors(
     shares = np.where(shares >= LEAST, shares, 0.0)
     A, B = X[np.repeat(np.arange(len(X)), width)], X[index.ravel()]
     limits, far = None, over_draws(between_rows, [single], A, B)[0]
-    if (
-        isinstance(metric, PosteriorMetric | IntervalMetric)
-        and metric.purpose == "intervals"
+    if isinstance(metric, IntervalMetric) or (
+        isinstance(metric, PosteriorMetric) and has_own_spread(metric)
     ):
         interval, far = metric.interval(A, B), metric.distance(A, B)
         limits = [np.asarray(limit).reshape(index.shape) for limit in interval]
     return {
-        "draws": isinstance(metric, PosteriorMetric),
+        "probable": probable,
         "index": index,
         "probability": shares,
         "others": k - shares.sum(1),

@@ -91,7 +91,7 @@ def draws_feature_names(draws: xr.DataTree) -> tuple[str, ...] | None:
 
 
 def posterior_of(
-    draws: xr.DataTree, *, purpose: Purpose = "prediction", max_draws: int | None = None
+    draws: xr.DataTree, *, purpose: Purpose = "intervals", max_draws: int | None = None
 ) -> PosteriorMetric:
     """Convert draws of ``sample`` to a ``PosteriorMetric``.
 
@@ -102,8 +102,9 @@ def posterior_of(
         learner. Without it, the draws must contain the matrix ``M`` of the metric, the
         Fisher information ``J``, or the components of a two-stage mixture. With ``M``
         and ``b``, the metric computes P(same), which is e^{-b} at distance 0.
-    purpose : {"prediction", "intervals"}, default="prediction"
-        Use "intervals" for intervals of distances, otherwise "prediction".
+    purpose : {"intervals", "prediction"}, default="intervals"
+        With "prediction", methods of the result that compute intervals or probabilities
+        of neighbors raise an error.
     max_draws : int, optional
         Maximum number of draws to use, evenly spaced over all chains. Default: all.
 

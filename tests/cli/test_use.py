@@ -60,7 +60,7 @@ def test_stored_votes_give_p_same_of_neighbors(work, tmp_path):
 
 def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):
     metric = pm.load_metric(metric_of(work))
-    posterior = PosteriorMetric([metric, metric], "prediction")
+    posterior = PosteriorMetric([metric, metric], "intervals")
     pm.save_metric(posterior, tmp_path / "m.npz")
     done = ran("neighbors", "--metric", tmp_path / "m.npz", "--data", work / "data.csv")
     found = pd.read_csv(io.StringIO(done.stdout))

@@ -22,7 +22,7 @@ def data(n=400, d=3, seed=0):
 
 def draws():
     factors = np.random.default_rng(1).normal(size=(3, 3, 3))
-    return PosteriorMetric(list(map(Mahalanobis, factors)), purpose="prediction")
+    return PosteriorMetric(list(map(Mahalanobis, factors)), purpose="intervals")
 
 
 def on_disk(X, y, folder, groups=90):

@@ -74,6 +74,22 @@ def test_a_posterior_knows_the_names_too(unchecked, learner):
                 ask(TURNED)
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_refits_know_the_names_of_the_fit(unchecked):
+    lca = pm.LCA().fit(FRAME, np.arange(len(FRAME)) % 2)
+    wide = lca.posterior_metric("intervals")
+    for ask in (
+        lambda F: wide.interval(F, X[::-1]),
+        lambda F: wide.neighbor_probability(F, X, 2),
+        lambda F: wide.closer_probability(F, X[::-1], X),
+        lambda F: neighbor_table(wide, F, 2),
+    ):
+        ask(FRAME)
+        with pytest.raises(ValueError, match=ORDER):
+            ask(TURNED)
+
+
 COLUMNS = {
     "text": pd.Index(["d", "b", "a", "c"]),
     "numbers": pd.Index([7, 30, 2, 11]),

@@ -37,7 +37,7 @@ FACTORS = np.array([[[1.0, 0.2, -0.4], [0.0, 0.7, 0.3]],
                     [[0.8, -0.3, 0.5], [0.1, 0.6, 0.2]],
                     [[1.1, 0.5, -0.6], [0.3, 1.2, -0.7]]])  # fmt: skip
 ONE = Mahalanobis(FACTORS[0])
-SEVERAL = PosteriorMetric([Mahalanobis(L) for L in FACTORS], "prediction")
+SEVERAL = PosteriorMetric([Mahalanobis(L) for L in FACTORS], "intervals")
 RESPONSES = np.array([1, 0, 0, 1, 0, 1, 0, 1, 1, 1, 0, 1])
 STATED = np.array([0.07, 0.11, 0.2, 0.31, 0.35, 0.42, 0.5, 0.58, 0.66, 0.8, 0.9, 0.97])
 RATIOS = np.array([2.3, 1.1, -0.4, 0.6, 3.1, -1.7, -2.6, 0.9, -0.8, -3.3, 0.1])

@@ -128,15 +128,14 @@ def test_figures_of_points_refuse_columns_in_another_order(plot):
 
 
 def one_draw():
-    return pm.posterior.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "prediction")
+    return pm.posterior.PosteriorMetric([pm.Mahalanobis(np.eye(2))], "intervals")
 
 
 def test_lines_are_visible_on_a_dark_page():
-    X = np.eye(2)
+    metric = pm.Mahalanobis(np.eye(2))
     with plt.style.context("dark_background"):
-        bars = plots.neighbor_probabilities(one_draw(), X[0], X, 1).axes[0]
-    (whiskers,) = bars.collections
-    assert to_rgb(whiskers.get_edgecolor()[0]) == (1, 1, 1)
+        axis = plots.embedding(metric, np.eye(2), [0, 1], links=1).axes[0]
+    assert to_rgb(axis.collections[1].get_edgecolor()[0]) == (1, 1, 1)
 
 
 def test_long_names_leave_room_for_the_figure():

@@ -60,7 +60,6 @@ def test_interval_metric():
         "other kind": lambda: plain.interval(A, C, prob=0.8),
         "padded": lambda: [m.factor for m in same_size(
             [Mahalanobis(FACTORS[0][:1]), Mahalanobis(FACTORS[1])])],
-        "draws": lambda: made.pair_draws,
         "prob": lambda: made.interval(A, C, prob=1.0),
     }  # fmt: skip
     found = outcomes(calls)

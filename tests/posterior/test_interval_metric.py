@@ -9,13 +9,14 @@ import probmetric as pm
 from probmetric.large.moments import column_moments
 from probmetric.large.resampled import group_of
 from probmetric.metric import Link, LogLogisticLink, Mahalanobis
+from probmetric.neighbors import neighbor_table
 from probmetric.posterior.interval_metric import (
-    OF_DRAWS,
     IntervalMetric,
     with_intervals,
 )
 from probmetric.posterior.jackknife import (
     FACTOR,
+    factor_of,
     groups_of,
     limits,
     quarters,
@@ -67,10 +68,31 @@ def test_far_points_keep_limits_in_order(made, X):
     assert 0 < low < high < np.inf
 
 
-@pytest.mark.parametrize("name", OF_DRAWS)
-def test_questions_to_draws_are_refused_with_the_way_to_them(made, name):
-    with pytest.raises(AttributeError, match=rf"{name} requires draws"):
-        getattr(made, name)
+def test_neighbors_have_the_probabilities_of_refits_spread_about_the_fit():
+    """Of the maps diag(1, s), s = 1 + 2 (s_k - 14/15) for c² = 2 · (3 - 1) = 4.
+
+    They are 8/15, 14/15 and 23/15. So (0, 1.05) is nearer to the origin than (1, 0)
+    under two of three, but would be under one with c = 1. (0, 1.2) is nearer under one,
+    but would be under two if the differences were from the fit.
+    """
+    turn = (np.linalg.qr(v)[0] for v in np.random.default_rng(1).normal(size=(4, 2, 2)))
+    maps = [
+        Mahalanobis(Q @ np.diag([1.0, s]))
+        for Q, s in zip(turn, (1, 0.7, 0.9, 1.2), strict=True)
+    ]
+    metric = IntervalMetric(maps[0], maps[1:], factor=2.0)
+    points = np.array([[1.0, 0.0], [0.0, 1.05], [0.0, 1.2]])
+    zero = np.zeros(2)
+    P = metric.closer_probability(zero, points[1:], points[0])
+    np.testing.assert_allclose(P, [2 / 3, 1 / 3])
+    P = metric.neighbor_probability(zero[None], points, 1)
+    np.testing.assert_allclose(P, [[1 / 3, 2 / 3, 0]])
+    low, high = metric.rank_interval(zero, points, prob=0.9)
+    np.testing.assert_array_equal(low, [1, 1, 2])
+    np.testing.assert_array_equal(high, [3, 2, 3])
+    table = neighbor_table(metric, points, 1, queries=[zero])
+    np.testing.assert_allclose(table["distance"], [1.0])
+    np.testing.assert_allclose(table["probability"], [1 / 3])
 
 
 def test_what_it_cannot_answer_is_refused(made, X):
@@ -83,6 +105,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
         lambda: made.interval(X[:, :2], X[:, :2]),
         lambda: IntervalMetric(metric, left[:1]),
         lambda: IntervalMetric(plain[0], plain[1:]).same_interval(X[0], X[1]),
+        lambda: IntervalMetric(kinds[0], kinds[1:]).closer_probability(*X[:3]),
         lambda: IntervalMetric(kinds[0], kinds[1:]).ratio_interval(
             (X[0],) * 2, (X[0], X[1])
         ),
@@ -157,6 +180,13 @@ def test_the_variance_of_a_mean_is_that_of_its_formula():
     assert abs(np.mean((high - low) ** 2 / (2 * half) ** 2) - 1) < 0.05
 
 
+def test_classes_of_few_points_reduce_the_variance():
+    """Of 12 classes with 3 points and one with 1 point, which is never left out."""
+    wanted = FACTOR * (1 - 4 / 3 * 12 / 36) / (1 - 12 / 36)
+    assert factor_of(np.array([3] * 12 + [1])) == pytest.approx(wanted)
+    assert factor_of(np.array([1, 1])) == FACTOR
+
+
 def inverse_scatter(X, y):
     within = X - np.array([X[y == c].mean(0) for c in y])
     return Mahalanobis(np.linalg.cholesky(np.linalg.inv(within.T @ within)).T)
@@ -167,7 +197,8 @@ def test_any_learner_has_intervals_by_refits_of_its_own():
     names = np.array(["a", "b"])[y]
     made = with_intervals(inverse_scatter, X, names)
     assert repr(made) == "IntervalMetric(Mahalanobis, 52 refits, 40 points)"
-    assert (made.factor, made.df) == (3 / 51, 38)
+    assert made.factor == pytest.approx(3 / 51 * (1 - 8 / 120) / (1 - 2 / 40))
+    assert made.df == 38
     for rest, refit in zip(quarters(X, y), made.left_out, strict=True):
         wanted = inverse_scatter(X[rest], y[rest])
         np.testing.assert_array_equal(refit.factor, wanted.factor)
@@ -289,7 +320,8 @@ def test_intervals_of_a_source_are_those_of_the_same_quarters_in_memory():
     made = with_intervals(learn, pm.open(X, label=y), seed=4)
     parts = [group_of(np.arange(80), 4, 4 * 13 + r) for r in range(13)]
     left_out = [learn(X[p != k], y[p != k]) for p in parts for k in range(4)]
-    wanted = IntervalMetric(learn(X, y), left_out, factor=3 / 51)
+    factor = 3 / 51 * (1 - 4 * 3 / (3 * 80)) / (1 - 3 / 80)  # 3 classes
+    wanted = IntervalMetric(learn(X, y), left_out, factor=factor)
     found, right = (
         np.stack(one.interval(X[:20], X[20:40], prob=0.9)) for one in (made, wanted)
     )
@@ -307,7 +339,8 @@ def test_a_source_without_labels_needs_none():
         return Mahalanobis(np.diag(np.sqrt(columns.n / columns.square)))
 
     made = with_intervals(learn, pm.open(X), about="scales")
-    assert (made.factor, len(made.left_out), made.about) == (3 / 51, 52, "scales")
+    assert made.factor == pytest.approx(3 / 51 * (1 - 4 / 900) / (1 - 1 / 300))
+    assert (len(made.left_out), made.about) == (52, "scales")
     rest = X[group_of(np.arange(300), 4, 12) != 3]
     np.testing.assert_allclose(np.diag(made.left_out[-1].factor), 1 / rest.std(0))
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import probmetric as pm
+from probmetric.posterior.metric import PosteriorMetric
 from probmetric.report.explore import MOST_POINTS, Page, _neighbors, explore
 from tests.dump import assert_refused
 from tests.metric_kinds import build
@@ -44,7 +45,7 @@ def data(n=12, d=3):
 def draws(d=3):
     sizes = (0.5, 1.0, 2.0, 4.0)
     each = [pm.Mahalanobis(np.diag([1.0, s, *np.ones(d - 2)])) for s in sizes]
-    return pm.posterior.PosteriorMetric(each, "prediction")
+    return PosteriorMetric(each, "intervals")
 
 
 def content(page):
@@ -60,8 +61,20 @@ def test_intervals_have_limits_and_one_metric_has_none():
     low, high = made.interval(X[0], X[said["index"][0][0]])
     limits = np.array(said["limits"])
     np.testing.assert_allclose(limits[:, 0, 0], [low, high], rtol=1e-4)
-    assert not said["draws"]
-    assert content(explore(fits[0], X, y, k=2))["limits"] is None
+    P = made.neighbor_probability(X, X, 2, exclude_self=True)
+    shown = np.take_along_axis(P, np.array(said["index"]), 1)
+    np.testing.assert_allclose(said["probability"], shown, rtol=1e-4)
+    assert said["probable"]
+    alone = content(explore(fits[0], X, y, k=2))
+    assert alone["limits"] is None
+    assert not alone["probable"]
+
+
+def test_draws_whose_spread_is_not_the_sampling_error_have_no_limits():
+    X, y = data()
+    said = content(explore(draws(), X, y, k=2))
+    assert said["probable"]
+    assert said["limits"] is None
 
 
 @pytest.mark.long
@@ -77,7 +90,7 @@ def test_what_is_not_shown_is_counted():
     X, y = data(40)
     rng = np.random.default_rng(1)
     each = [pm.Mahalanobis(np.diag(rng.uniform(0.01, 9, 3))) for _ in range(60)]
-    said = content(explore(pm.posterior.PosteriorMetric(each, "prediction"), X, y, k=1))
+    said = content(explore(PosteriorMetric(each, "intervals"), X, y, k=1))
     shown = np.array(said["probability"])
     assert shown.shape[1] <= 5
     np.testing.assert_allclose(shown.sum(1) + said["others"], 1, rtol=1e-4)
@@ -100,6 +113,7 @@ WRONG = [
     {"k": 12},
     {"feature_names": ["a"]},
     {"learned": pm.LDA},
+    {"learned": PosteriorMetric([pm.Mahalanobis(np.eye(3))], "prediction")},
     {"y": [None, *"abababababa"]},
     {"y": np.linspace(0.1, 0.9, 12)},
     {"y": list("ab") * 6, "target_names": ["b", "a"]},

@@ -27,7 +27,7 @@ def judged(kind, verdict, *, unreliable=False):
 def test_the_least_certain_row_has_other_neighbors_in_each_draw(monkeypatch):
     X = np.array([[9.0, 9], [9.5, 9], [0, 0], [1, 0], [0, 1.1]])
     draws = [Mahalanobis(np.diag([1, s])) for s in (0.8, 1.3)]
-    posterior = PosteriorMetric(draws, "prediction")
+    posterior = PosteriorMetric(draws, "intervals")
     assert _least_certain(posterior, X, 1) == 2
     # The sums of squares are 1.25 and 1.375, the sums of cubes 1.06 and 0.97.
     shares = np.array([[9, 1, 0.25, 0.25, 0.25, 0.25], [0.75, 9, 0.75, 0.5, 0, 0]])

@@ -432,8 +432,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         Notes
         -----
         After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
-        After ``fit``, use the draws only for figures and model checks. For intervals
-        use ``posterior_metric("intervals")``.
+        After ``fit``, use the draws only for figures, model checks and probabilities of
+        neighbors. For intervals use ``posterior_metric("intervals")``.
 
         Draws after ``fit`` do not measure sampling error, because their pairs share
         points. Distances usually vary more over these draws than over fits to other
@@ -514,8 +514,9 @@ class LCA(PairsMixin, Learner[LCAMethod]):
             Default: "jackknife" for intervals after ``fit``, otherwise "laplace". The
             jackknife repeats the fit 52 times, each time without a quarter of the
             points. If ``fit`` had ``groups``, it leaves out a quarter of the groups. It
-            is only available for intervals after ``fit``. For the samplers see
-            ``sample``. Intervals after ``fit_pairs`` assume independent pairs.
+            is the only method for intervals after ``fit``, and is not available
+            otherwise. For the samplers see ``sample``. Intervals after ``fit_pairs``
+            assume independent pairs.
         n_draws : int, optional
             Number of metrics, one for each draw. Default: 32 for prediction and 100 for
             intervals, or the number of ``draws``. Not supported by the jackknife, which
@@ -541,7 +542,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         ValueError
             If ``n_draws`` is set for the jackknife, or ``target="all_pairs"`` for a
             sampler.
-            If draws for intervals are requested for more than 1000 labeled points.
+            If ``method`` is a sampler for intervals after ``fit``.
 
         Notes
         -----
@@ -550,8 +551,6 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         * Prediction after ``fit``: the learning rate is estimated from the pairs. The
           strength λ of the prior is 1, 10 or 100. It is chosen by the leave-one-out log
           score of ``KNeighborsClassifier`` with these draws.
-        * Intervals after ``fit``, if ``method`` is a sampler: a fit to all pairs of the
-          points, with learning rate 1 and λ = 1.
         * After ``fit_pairs``: the learning rate and λ of the fit.
         """
         self._check(purpose)

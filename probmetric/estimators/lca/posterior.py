@@ -3,9 +3,8 @@
 For prediction after ``fit``, soft votes are averaged over Laplace draws. The likelihood
 of these draws is raised to the power η_G. λ is chosen by the leave-one-out score of the
 averaged votes (see Benchmarks: posterior_few_labels). Intervals after ``fit`` come from
-the jackknife (``posterior.jackknife``; see Benchmarks: intervals). If a sampler is
-requested instead, the draws come from a fit to all pairs with η = 1 and λ = 1.
-Intervals after ``fit_pairs`` assume independent pairs. They come from the posterior,
+the jackknife (``posterior.jackknife``; see Benchmarks: intervals). Intervals after
+``fit_pairs`` assume independent pairs. They come from the posterior,
 corrected for the noise of the draws (``posterior.intervals``; see Benchmarks:
 pairs_coverage).
 """
@@ -36,7 +35,6 @@ from probmetric.inference.lca.recipe import (
     Recipe,
     anchor_share,
     as_fitted,
-    on_all_pairs,
     refitted,
     within_reach,
 )
@@ -55,10 +53,7 @@ LOO_GRID = (1.0, 10.0, 100.0)
 """Values of λ for prediction. Prior standard deviations of W are c to c/10."""
 
 INTERVAL_LAM = 1.0
-"""λ of draws for intervals, a weak prior."""
-
-MOST_POINTS = 1000
-"""Largest number of points of draws for intervals, because they use all pairs."""
+"""λ of the fit to all pairs (``target="all_pairs"``), a weak prior."""
 
 N_DRAWS = {"prediction": 32, "intervals": 100}
 
@@ -103,14 +98,6 @@ def for_votes(fitted: Fitted, recipe: Recipe, lam: float) -> Fitted:
     mode = refit(fitted, recipe, learning_rate=plain, lam=lam)
     rate = float(generalized_rate(mode.fit.params, pairs, mode.prior, plain))
     return refit(fitted, recipe, learning_rate=rate, lam=lam)
-
-
-def for_intervals(fitted: Fitted, recipe: Recipe, codes: np.ndarray) -> Fitted:
-    """Return the posterior mode for intervals: all pairs, η = 1 and λ = 1."""
-    at = recipe._replace(learning_rate=1.0)
-    every = on_all_pairs(fitted, codes, at, INTERVAL_LAM)
-    report(every.fit, "LCA")
-    return refit(every, recipe, learning_rate=1.0, lam=INTERVAL_LAM)
 
 
 def repeated(estimator: Any, seed: int, target: str) -> IntervalMetric:
@@ -201,22 +188,26 @@ def metric_for(
     """Return the metric of a fitted ``LCA`` with its uncertainty."""
     fitted, recipe = drawable(estimator)
     labeled = hasattr(estimator, "classes_")
-    spread = labeled and purpose == "intervals"
-    default = "jackknife" if spread else "laplace"
-    sampler: Any = default if method is None else method
-    if bool(sampler == "jackknife"):
-        if not spread:
+    if labeled and purpose == "intervals":
+        if method not in (None, "jackknife"):
             raise ValueError(
-                "method must be a sampler, got 'jackknife', which is only available "
-                "for intervals after fit(X, y)"
+                "method must be 'jackknife' for intervals after fit(X, y), got "
+                f"{method!r}. Omit method. To use posterior draws, pass "
+                "draws=lca.sample()."
             )
         if n_draws is not None:
             raise ValueError(
                 "n_draws must be None for the jackknife, which makes no draws, got "
-                f"{n_draws}. Use method='bootstrap'"
+                f"{n_draws}. Omit n_draws."
             )
         with silent() if progress is False else nullcontext():
             return repeated(estimator, seed, target)
+    sampler: Any = "laplace" if method is None else method
+    if bool(sampler == "jackknife"):
+        raise ValueError(
+            "method must be a sampler, got 'jackknife', which is only available for "
+            "intervals after fit(X, y)"
+        )
     if target != "fit":
         raise ValueError(
             "target='all_pairs' requires purpose='intervals', method='jackknife' and "
@@ -229,15 +220,8 @@ def metric_for(
             "For prediction, pass draws=lca.sample()."
         )
     X = estimator.mean_ + fitted.pairs.X * estimator.scale_
-    if spread and len(X) > MOST_POINTS:
-        raise ValueError(
-            f"method must be 'jackknife' for intervals of more than {MOST_POINTS} "
-            f"points, got {sampler!r} with {len(X)} points. Omit method."
-        )
     samplers = [sampler]
-    if spread:
-        modes = [for_intervals(fitted, recipe, estimator._codes)]
-    elif labeled:
+    if labeled:
         modes = [for_votes(fitted, recipe, lam) for lam in LOO_GRID]
         samplers = [_with_folder(sampler, lam) for lam in LOO_GRID]
     else:

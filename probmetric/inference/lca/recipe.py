@@ -352,13 +352,3 @@ def refitted(
         return fitted
     fit = solve(fitted.pairs, prior, recipe, rate, fitted.fit.params)
     return fitted._replace(fit=fit, prior=prior, learning_rate=rate)
-
-
-def on_all_pairs(
-    fitted: Fitted, codes: np.ndarray, recipe: Recipe, lam: float
-) -> Fitted:
-    """Fit to all pairs of the points, with a prior from these pairs, at ``lam``."""
-    if recipe.pairs == "all":
-        return fitted
-    recipe = recipe._replace(pairs="all")
-    return fit_labeled(Labeled(np.asarray(fitted.pairs.X), codes), recipe, lam)

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs
 
-from probmetric.estimators.lca import posterior as lca_posterior
 from probmetric.estimators.lca.estimator import LCA
 from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.posterior.jackknife import quarters
@@ -148,10 +147,9 @@ def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
         fitted.posterior_metric("prediction", target="all_pairs")
 
 
-def test_all_pairs_of_many_points_are_refused(fitted, monkeypatch):
-    monkeypatch.setattr(lca_posterior, "MOST_POINTS", 40)
+def test_after_labels_intervals_come_only_from_the_jackknife(fitted):
     with pytest.raises(
-        ValueError, match="more than 40 points, got 'bootstrap' with 44"
+        ValueError, match=r"got 'bootstrap'\. Omit method\. .*draws=lca\.sample\(\)"
     ):
         fitted.posterior_metric("intervals", method="bootstrap")
 
