@@ -80,6 +80,10 @@ class Learner[M](BaseEstimator):
         """Return False if the observations are pairs made from class labels."""
         return not hasattr(self, "classes_")
 
+    def _vary_as_fits(self, method: object) -> bool:
+        """Return whether draws by a method vary as fits to new samples."""
+        return self._independent()
+
     def _check_purpose(self, purpose: Purpose) -> None:
         """Raise if draws cannot be used for a purpose."""
 
@@ -184,7 +188,7 @@ class Learner[M](BaseEstimator):
             [self._metrics_of if read is None else read],
             purpose,
             n_draws=n_draws,
-            pairs_independent=self._independent(),
+            pairs_independent=self._vary_as_fits(draws.attrs.get("method")),
             credible=credible,
         )
 
@@ -208,7 +212,7 @@ class Learner[M](BaseEstimator):
             observed={"y": np.asarray(data.y)},
             attributes={
                 **provenance(model, data, arguments),
-                INDEPENDENT: int(self._independent()),
+                INDEPENDENT: int(self._vary_as_fits(drawn.attributes.get("method"))),
             },
         )
 

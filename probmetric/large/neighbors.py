@@ -38,7 +38,7 @@ from probmetric.large.source import (
 )
 from probmetric.metric import Dissimilarity, Mahalanobis
 from probmetric.metric.feature_names import check_columns
-from probmetric.metric.protocol import Uncertain
+from probmetric.metric.protocol import MetricDraws, Uncertain
 from probmetric.neighbors.block import Block, Candidates, merge, offer_block
 from probmetric.neighbors.linear import Nearest
 from probmetric.neighbors.range import check_found, check_queries, check_size
@@ -263,7 +263,7 @@ def rows_at(points: Source, index: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n
 
 
 def neighbor_table(
-    metric: Dissimilarity | Uncertain,
+    metric: Dissimilarity | MetricDraws | Uncertain,
     points: Source,
     k: int,
     *,

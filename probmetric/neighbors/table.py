@@ -24,7 +24,7 @@ from probmetric.typing import ArrayLike, no_type_check
 @no_type_check
 @chunked("points")
 def neighbor_table(
-    metric: Dissimilarity | Uncertain,
+    metric: Dissimilarity | MetricDraws | Uncertain,
     points: ArrayLike | Chunked,
     k: int,
     *,

@@ -271,7 +271,7 @@ class IntervalMetric:
 
     def _spread(self, name: str) -> PosteriorMetric:
         draws = PosteriorMetric(
-            self.neighbor_draws(name), "intervals", source="bootstrap"
+            self.neighbor_draws(name), "intervals", pairs_independent=True
         )
         return named(draws, names_of(self), unknown_of(self))
 

@@ -75,7 +75,7 @@ class PosteriorMetric:
     Distances, intervals, and probabilities of being nearer or among the nearest require
     ``purpose="intervals"``. (Draws for prediction of ``LCA`` have another prior than
     the fit to labels, so their neighbors are not those of the fit.) Draws with
-    ``pairs_independent=False`` have two restrictions, unless ``source="bootstrap"``:
+    ``pairs_independent=False`` have two restrictions:
 
     - ``distance`` and intervals of distances, ratios and ranks warn.
     - ``same_probability`` and ``same_interval`` raise ValueError.
@@ -331,8 +331,8 @@ class PosteriorMetric:
         the training pairs.
 
         Raises ValueError if ``pairs_independent`` is False (as after a fit to class
-        labels), unless the draws are from the bootstrap. The average over other draws
-        would be worse than P(same) of the fitted learner.
+        labels). The average over these draws would be worse than P(same) of the fitted
+        learner.
         """
         need_meaningful_link("same_probability", self)
         if prior_odds is not None:
@@ -420,8 +420,7 @@ def need_intervals(name: str, purpose: str, source: str) -> None:
 
 def has_own_spread(posterior: PosteriorMetric) -> bool:
     """Return whether the draws are for intervals, and vary as fits to new samples."""
-    own = posterior.source == "bootstrap" or posterior.pairs_independent
-    return own and posterior.purpose == "intervals"
+    return posterior.pairs_independent and posterior.purpose == "intervals"
 
 
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
@@ -439,9 +438,9 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
 
 def need_meaningful_link(name: str, posterior: PosteriorMetric) -> None:
     """Raise ValueError if P(same) averaged over draws is worse than the fit's."""
-    if posterior.source != "bootstrap" and not posterior.pairs_independent:
+    if not posterior.pairs_independent:
         raise ValueError(
-            f"{name} requires source='bootstrap' or pairs_independent=True, got "
+            f"{name} requires pairs_independent=True, got "
             f"source={posterior.source!r} and dependent pairs. Averages over these "
             "draws would include the spread of the prior. Use same_probability of the "
             "fitted learner."

@@ -122,6 +122,8 @@ def test_draws_of_the_bootstrap_are_stored_and_read_as_metrics(fitted, tmp_path)
     read = posterior_of(pm.load_draws(tmp_path / "draws.nc"))
     own = fitted.posterior_metric("intervals", draws=tree)
     assert read.source == own.source == "bootstrap"
+    assert read.pairs_independent
+    assert own.pairs_independent
     for a, b in zip(read.draws, own.draws, strict=True):
         np.testing.assert_array_equal(a.heights, b.heights)
     again = fitted.sample("bootstrap", n_draws=5, n_chains=1)["posterior"]["theta"]

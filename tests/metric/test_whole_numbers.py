@@ -36,7 +36,7 @@ def kind(name):
         draws = (build("LocalFisher"), build("LocalFisher", 1))
         return in_units(MeanDissimilarity(draws), 100.0)
     draws = [in_units(build("Mahalanobis", seed), 100.0) for seed in (0, 1)]
-    return PosteriorMetric(draws, "intervals", source="bootstrap")
+    return PosteriorMetric(draws, "intervals", pairs_independent=True)
 
 
 def answer(metric, asked, X):

@@ -29,7 +29,9 @@ def draws_of(name="Mahalanobis", n=N_DRAWS):
 
 @pytest.fixture
 def posterior():
-    return PosteriorMetric(draws_of(), "intervals", source="bootstrap")
+    return PosteriorMetric(
+        draws_of(), "intervals", pairs_independent=True, source="bootstrap"
+    )
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ def noisy_maps(W, noise, n, seed=0):
     maps = W + noise * rng.normal(size=(n, *W.shape))
     turns = np.linalg.qr(rng.normal(size=(n, len(W), len(W))))[0]
     return PosteriorMetric([Mahalanobis(L) for L in turns @ maps], "intervals",
-                           source="bootstrap")  # fmt: skip
+                           pairs_independent=True, source="bootstrap")  # fmt: skip
 
 
 def test_limits_invert_the_distribution_of_the_length_of_a_noisy_vector():
@@ -161,7 +163,9 @@ def test_limits_follow_the_units_of_features_and_of_the_metric(unit):
     posterior = noisy_maps(np.diag([1.0, 0.5]), 0.2, 100)
     A, scale = np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([1e-3, 1e4])
     draws = [Mahalanobis(m.factor * scale * unit) for m in posterior.metrics()]
-    scaled = PosteriorMetric(draws, "intervals", source="bootstrap")
+    scaled = PosteriorMetric(
+        draws, "intervals", pairs_independent=True, source="bootstrap"
+    )
     expected = np.array(posterior.interval(A, 0 * A))
     found = np.array(scaled.interval(A / scale, 0 * A)) / unit
     np.testing.assert_allclose(found, expected, rtol=1e-7)

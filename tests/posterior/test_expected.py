@@ -84,10 +84,12 @@ def test_posterior_metric():
         source="nuts",
                                credible=True)  # fmt: skip
     labels = PosteriorMetric(LINKED, "intervals", source="svi")
-    ahead = PosteriorMetric(LINKED, "prediction", source="bootstrap")
+    ahead = PosteriorMetric(
+        LINKED, "prediction", pairs_independent=True, source="bootstrap"
+    )
     ratios = PosteriorMetric([build("PairSimilarity", s) for s in range(3)],
         "intervals",
-                             source="bootstrap")  # fmt: skip
+                             pairs_independent=True, source="bootstrap")  # fmt: skip
     calls = {
         "is": lambda: [repr(exact), str(exact.n_draws), str(exact.n_features)],
         "mean": lambda: exact.mean_metric().matrix,
@@ -107,7 +109,7 @@ def test_posterior_metric():
         "labels": lambda: labels.interval(A, C),
         "p of labels": lambda: labels.same_interval(A, C),
         "bootstrap": lambda: PosteriorMetric(LINKED, "intervals",
-            source="bootstrap").interval(A, C),
+            pairs_independent=True, source="bootstrap").interval(A, C),
         "ratio of ratios": lambda: ratios.ratio_interval((A, C), (A, C)),
         "same points": lambda: exact.ratio_interval((A, C), (A, A)),
         "purpose": lambda: PosteriorMetric(LINKED, "both"),
@@ -128,9 +130,13 @@ def test_posterior_metric():
         "P interval": lambda p: p.same_interval(A, C),
         "P": lambda p: p.same_probability(A, C),
     }
-    whole = PosteriorMetric(LINKED, "intervals", source="bootstrap")
+    whole = PosteriorMetric(
+        LINKED, "intervals", pairs_independent=True, source="bootstrap"
+    )
     local = [build("LocalMahalanobis", s) for s in (0, 1)]
-    unlinked = PosteriorMetric(local, "intervals", source="bootstrap")
+    unlinked = PosteriorMetric(
+        local, "intervals", pairs_independent=True, source="bootstrap"
+    )
     given = dict(ahead=ahead, labels=labels, sound=whole, unlinked=unlinked)
     calls |= {
         f"{about} {name}": lambda p=p, ask=ask: ask(p)

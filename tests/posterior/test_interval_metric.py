@@ -300,7 +300,9 @@ def test_limits_hold_the_distance_to_the_last_digit():
 
 def test_one_feature_is_not_taken_for_all(made, X, unchecked):
     fits = [made.metric, *made.left_out]
-    draws = PosteriorMetric(fits, "intervals", source="bootstrap")
+    draws = PosteriorMetric(
+        fits, "intervals", pairs_independent=True, source="bootstrap"
+    )
     for ask in (made.interval, made.same_probability, draws.pair_draws):
         with pytest.raises(ValueError, match=r"B must have .*3 features"):
             ask(X, X[:, :1])

@@ -16,6 +16,7 @@ def draws():
     return pm.posterior.PosteriorMetric(
         [pm.Mahalanobis(np.eye(2) * s, LINK) for s in (1.0, 1.5, 2.0)],
         "intervals",
+        pairs_independent=True,
         source="bootstrap",
     )
 

@@ -591,6 +591,9 @@ class GDM(
         ends = np.append(self.pairs_.i, self.pairs_.j)
         return not hasattr(self, "classes_") and len(np.unique(ends)) == len(ends)
 
+    def _vary_as_fits(self, method: object) -> bool:
+        return method == "bootstrap" or self._independent()
+
     def _jackknife(
         self, purpose: Purpose, n_draws: int | None, seed: int
     ) -> IntervalMetric:

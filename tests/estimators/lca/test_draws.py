@@ -154,6 +154,15 @@ def test_after_labels_intervals_come_only_from_the_jackknife(fitted):
         fitted.posterior_metric("intervals", method="bootstrap")
 
 
+def test_intervals_from_draws_after_labels_warn(fitted, laplace):
+    bootstrap = fitted.sample("bootstrap", n_draws=3, n_chains=1)
+    for draws in (bootstrap, laplace):
+        metric = fitted.posterior_metric("intervals", draws=draws)
+        with pytest.warns(UserWarning, match="have a wrong width"):
+            metric.interval(X[:4], X[4:8])
+        assert metric.neighbor_probability(X[:4], X, 3).sum() == pytest.approx(12)
+
+
 @pytest.mark.long
 def test_intervals_after_labels_have_no_link(intervals):
     for ask in (intervals.same_probability, intervals.same_interval):
