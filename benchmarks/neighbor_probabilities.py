@@ -8,8 +8,8 @@ drawn. Queries are 30 other points, and their neighbors are training points. Que
 is a point among the five nearest (*neighbor*), and is one of two points of the 20
 nearest nearer than the other (*closer*)? The truth has two senses:
 
-    expected   0 or 1, under mean distances of 40 fits to other training sets
-    refitted   fraction of these fits in which it holds
+    expected     0 or 1, under mean distances of 40 fits to other training sets
+    another fit  fraction of these fits in which it holds
 
 Sources of probabilities after ``pm.LCA().fit(X, y)``:
 
@@ -38,7 +38,7 @@ from probmetric.posterior.intervals import one_rotation
 
 N_FITS, N_QUERIES, K, NEAR = 40, 30, 5, 20
 SIZES = (40, 120, 400)
-SENSES = ("expected", "refitted")
+SENSES = ("expected", "another fit")
 SHOWN = ("stated", *SENSES, *(f"error, {sense}" for sense in SENSES))
 
 
@@ -101,7 +101,7 @@ def ranks(D):
 
 
 def one_set(population, seed):
-    """Return stated probabilities, expected and refitted truth, by question, source."""
+    """Return stated probabilities, truth in both senses, by question, source."""
     X, y = population.sample(2, seed)
     Q, (fit, each) = population.Q, sources(X, y)
     near = np.argsort(fit.distance(Q[:, None], X[None]), 1)[:, :NEAR]
