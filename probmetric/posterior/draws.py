@@ -124,9 +124,9 @@ def draws_to_metric(
         With "prediction", methods of the result that compute intervals or probabilities
         of neighbors raise an error.
     pairs_independent : bool, optional
-        Whether the observations of the fit (pairs or points) are independent. If not,
-        intervals of distances warn. Default: the value stored in the draws of a
-        learner, otherwise False.
+        Whether the observations of the fit (pairs or points) are independent, or the
+        draws resample independent units. If not, intervals of distances warn. Default:
+        the value stored in the draws of a learner, otherwise False.
     sel : mapping of str to label, optional
         Label to select along each axis. ``{"group": 0}`` selects the metric of group 0.
         If the axis has labels, use a label, such as ``{"group": "north"}``.

@@ -261,8 +261,7 @@ class IntervalMetric:
         if not isinstance(self.metric, Mahalanobis):
             raise ValueError(
                 f"{name} requires a Mahalanobis metric or draws, got refits of "
-                f"{type(self.metric).__name__}. Use draws, such as "
-                "posterior_metric('intervals', draws=...)."
+                f"{type(self.metric).__name__}. Use draws of sample."
             )
         every = cast("tuple[Mahalanobis, ...]", (self.metric, *self.left_out))
         fit, *others = intervals.one_rotation(np.stack([m.factor for m in every]))

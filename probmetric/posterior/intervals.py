@@ -81,23 +81,24 @@ def between_rows(metric: Dissimilarity, A: Array, B: Array) -> Array:
 
 
 def aligned(
-    factors: Float[np.ndarray, "s p d"], reference: Float[np.ndarray, "p d"]
+    factors: Float[np.ndarray, "s q d"], reference: Float[np.ndarray, "p d"]
 ) -> Float[np.ndarray, "s p d"]:
     """Rotate each linear map onto a reference by orthogonal Procrustes."""
-    U, _, Vt = np.linalg.svd(np.einsum("pd,sqd->spq", reference, factors))
+    cross = np.einsum("pd,sqd->spq", reference, factors, optimize=True)
+    U, _, Vt = np.linalg.svd(cross, full_matrices=False)
     return (U @ Vt) @ factors
 
 
 def one_rotation(factors: Float[np.ndarray, "s p d"]) -> Float[np.ndarray, "s q d"]:
     """Rotate draws of a linear map onto their mean, independently of feature units."""
-    M = np.einsum("spd,spe->de", factors, factors) / len(factors)
+    M = np.einsum("spd,spe->de", factors, factors, optimize=True) / len(factors)
     norms = np.sqrt(np.diag(M))
     w = np.where(norms > 0, norms, 1.0)
     size = np.abs(factors / w).max((0, 2))
-    rows = max(1, int((size > 1e-8 * size.max()).sum()))
+    kept = factors[:, size >= 1e-8 * size.max()] / w  # Other rows are zero.
     values, vectors = np.linalg.eigh(M / np.outer(w, w))
-    mean = (np.sqrt(np.maximum(values, 0)) * vectors).T[::-1][:rows]
-    turned = aligned(factors[:, :rows] / w, mean)
+    mean = (np.sqrt(np.maximum(values, 0)) * vectors).T[::-1][: kept.shape[1]]
+    turned = aligned(kept, mean)
     return aligned(turned, turned.mean(0)) * w
 
 

@@ -3,8 +3,8 @@
 Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels,
 these draws come from a generalized posterior with a learning rate of the order of n/N.
 Draws for ``purpose="intervals"`` come from the bootstrap or the model's posterior. They
-vary as the fit varies under new data if pairs are independent. After a fit to labels,
-posterior draws vary too much.
+vary as the fit varies under new data if pairs are independent, but not after a fit of
+``LCA`` to labels.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
 coverage). Intervals of entries of the matrix M are not available. M is biased upward
@@ -57,8 +57,9 @@ class PosteriorMetric:
         Use "prediction" to average predictions over draws, and "intervals" to compute
         distances with intervals and neighbors with probabilities.
     pairs_independent : bool, default=False
-        Whether the observations (pairs or points) of the fit are independent. Pairs
-        made from class labels are not independent.
+        Whether the draws vary as fits to new samples: the observations (pairs or
+        points) of the fit are independent, or the draws resample independent units.
+        Pairs made from class labels are not independent.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
@@ -426,7 +427,7 @@ def has_own_spread(posterior: PosteriorMetric) -> bool:
 def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
     """Raise for draws for prediction; warn if intervals may have a wrong width."""
     need_intervals(name, posterior.purpose, posterior.source)
-    if not has_own_spread(posterior):
+    if not posterior.pairs_independent:
         warnings.warn(
             f"{name}: intervals from {posterior.source!r} draws have a wrong width if "
             "training pairs share points (see Benchmarks: label_draws). Use the "
@@ -441,7 +442,6 @@ def need_meaningful_link(name: str, posterior: PosteriorMetric) -> None:
     if not posterior.pairs_independent:
         raise ValueError(
             f"{name} requires pairs_independent=True, got "
-            f"source={posterior.source!r} and dependent pairs. Averages over these "
-            "draws would include the spread of the prior. Use same_probability of the "
-            "fitted learner."
+            f"source={posterior.source!r} and dependent pairs. These averages would be "
+            "worse than P(same) of the fit. Use same_probability of the fitted learner."
         )

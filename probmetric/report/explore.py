@@ -32,6 +32,8 @@ MOST_POINTS = 2000
 """Maximum number of points. Each point is a query among all other points."""
 MOST_FEATURES = 64
 """Maximum number of features for which the matrix is shown."""
+MOST_DRAWS = 200
+"""Number of draws of a DataTree that are used."""
 LEAST = 0.01
 """Minimum probability of the neighbors that are shown."""
 MOST_NEIGHBORS = 5
@@ -95,9 +97,9 @@ def explore(
     * The probability of a class is its frequency among the k nearest points, averaged
       over draws or refits. Without them it is not calibrated.
     * Distances have intervals (nominal 90%) if ``learned`` was made for intervals, for
-      example by ``posterior_metric("intervals")`` or ``with_intervals``. NUTS, Laplace
-      and SVI draws after a fit to labels give none, because their spread is not the
-      sampling error.
+      example by ``posterior_metric("intervals")`` or ``with_intervals``. Draws of
+      ``sample`` after a fit of ``LCA`` to labels give none, because their spread is not
+      the sampling error.
     * The metric's matrix is shown with standard deviations over draws. Do not use them
       to make intervals, which would not be calibrated.
 
@@ -139,7 +141,7 @@ def explore(
     check_one_kind(y)
     metric = metric_of(learned)
     if isinstance(metric, xr.DataTree):
-        metric = draws_to_metric(metric, "intervals")
+        metric = draws_to_metric(metric, "intervals", n_draws=MOST_DRAWS)
     if not hasattr(metric, "is_distance"):
         raise TypeError(
             "learned must be a fitted estimator, a metric, or draws of a metric, got "
@@ -235,13 +237,14 @@ def _neighbors(
     metric: Learned, X: np.ndarray, codes: np.ndarray, n_classes: int, k: int
 ) -> dict[str, object]:
     single = _single(metric)
-    P, probable = np.zeros((len(X), len(X))), True
-    if isinstance(metric, PosteriorMetric) or (
+    probable = isinstance(metric, PosteriorMetric) or (
         isinstance(metric, IntervalMetric) and isinstance(single, Mahalanobis)
-    ):
-        P = metric.neighbor_probability(X, X, k, exclude_self=True)
+    )
+    if probable:
+        uncertain = cast("PosteriorMetric | IntervalMetric", metric)
+        P = uncertain.neighbor_probability(X, X, k, exclude_self=True)
     else:
-        probable = False
+        P = np.zeros((len(X), len(X)))
         np.put_along_axis(P, nearest(single, X, X, k, exclude_self=True)[1], 1.0, 1)
     votes = P @ np.eye(n_classes)[codes] / k
     # Sort by probability, then by distance; the widest query sets the width.

@@ -43,8 +43,7 @@ MEANING = {
     "laplace": "Gaussian approximation at the posterior mode, with its k-hat.",
     "exact": "Independent draws of the model's posterior in closed form.",
     "svi": "Variational approximation, with its k-hat.",
-    "bootstrap": "Refits under random weights of the points. The refits estimate the "
-    "variation of the fit under new data.",
+    "bootstrap": "Refits under random weights of the points or sites.",
 }
 N_METRICS = 200
 """Maximum number of draws in the figure of neighbors."""
@@ -155,7 +154,6 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
         spec is not None
         and spec.data_kind is Pairs
         and "answers" not in summary["data"]
-        and summary["method"] != "bootstrap"
     )
     return Section(
         title,

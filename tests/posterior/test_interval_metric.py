@@ -95,6 +95,22 @@ def test_neighbors_have_the_probabilities_of_refits_spread_about_the_fit():
     np.testing.assert_allclose(table["probability"], [1 / 3])
 
 
+@pytest.mark.parametrize("turn", ["zero row", "three rows"])
+def test_more_rows_of_a_map_do_not_matter(turn):
+    """Columns of the 3 x 2 matrix are orthonormal, so distances are the same."""
+    rng = np.random.default_rng(3)
+    L = rng.normal(size=(2, 2)) + 0.2 * rng.normal(size=(5, 2, 2))
+    more = np.eye(3)[:, 1:]
+    more = more if turn == "zero row" else np.linalg.qr(rng.normal(size=(3, 2)))[0]
+    X, Q = rng.normal(size=(9, 2)), rng.normal(size=(4, 2))
+    found, wanted = (
+        IntervalMetric(fits[0], fits[1:]).neighbor_draws("test")
+        for fits in ([*map(Mahalanobis, more @ L)], [*map(Mahalanobis, L)])
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.pairwise(Q, X), other.pairwise(Q, X), rtol=1e-6)
+
+
 def test_what_it_cannot_answer_is_refused(made, X):
     metric, left = fits()
     plain = [Mahalanobis(m.factor) for m in (metric, *left)]

@@ -592,7 +592,8 @@ class GDM(
         return not hasattr(self, "classes_") and len(np.unique(ends)) == len(ends)
 
     def _vary_as_fits(self, method: object) -> bool:
-        return method == "bootstrap" or self._independent()
+        of_sites = method == "bootstrap" and not hasattr(self, "classes_")
+        return of_sites or self._independent()
 
     def _jackknife(
         self, purpose: Purpose, n_draws: int | None, seed: int

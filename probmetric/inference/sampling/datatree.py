@@ -30,7 +30,7 @@ DIMS = {"M": ("feature", "feature_bis"), "W": ("latent", "feature")}
 OWN_MODEL = "own_model"
 
 INDEPENDENT = "pairs_independent"
-"""Attribute of draws: 1 if the pairs, triplets or points of the fit are independent."""
+"""Attribute of draws: 1 if they vary as fits to new samples (independent data)."""
 """Attribute of draws of a user's model, whose sites may have any meaning."""
 
 
