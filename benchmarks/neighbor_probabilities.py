@@ -1,4 +1,4 @@
-"""Is a point nearer, or among the five nearest, as often as its probability says?
+"""Is a point nearer, or among the five nearest, as often as its probability states?
 
     python benchmarks/neighbor_probabilities.py --seeds 10
     python benchmarks/neighbor_probabilities.py --sets waveform twonorm --seeds 10

@@ -75,7 +75,7 @@ class PosteriorMetric:
 
     Distances, intervals, and probabilities of being nearer or among the nearest require
     ``purpose="intervals"``. (Draws for prediction of ``LCA`` have another prior than
-    the fit to labels, so their neighbors are not those of the fit.) Draws with
+    the fit to labels, so they describe another fit.) Draws with
     ``pairs_independent=False`` have two restrictions:
 
     - ``distance`` and intervals of distances, ratios and ranks warn.
