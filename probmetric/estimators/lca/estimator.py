@@ -433,7 +433,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -----
         After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
         After ``fit``, use the draws only for figures, model checks and probabilities of
-        neighbors. For intervals use ``posterior_metric("intervals")``.
+        neighbors (not from the bootstrap, whose probabilities are too near 0 or 1). For
+        intervals use ``posterior_metric("intervals")``.
 
         Draws after ``fit`` do not measure sampling error, because their pairs share
         points. Distances usually vary more over these draws than over fits to other
