@@ -9,7 +9,6 @@ local      neighbors under local metrics, against a compiled loop over the queri
 mds        classical MDS of n = 3000, scikit-learn's, with Euclid's distance
 eig_dml    a certified gap of 1%: PDHG against Frank-Wolfe, pairs of breast_cancer
 lca        L-BFGS against the EM of the paper, to a relative gap of 1e-6
-bootstrap  50 bootstrap draws of LCA, against as many single fits
 
 Each pair of functions is called in turns after one call that compiles, so that other
 work on the machine meets both. The ratio is the median over rounds: quote that, not
@@ -120,22 +119,7 @@ def lca():
     )
 
 
-def bootstrap(n_draws=50):
-    """Return bootstrap draws in one program, and single fits under weights."""
-    X, y = pm.datasets.load("breast_cancer")
-    fitted = pm.LCA().fit(X, y)
-    weights = RNG.exponential(size=(n_draws, len(y)))
-    draws = {"n_draws": n_draws, "n_chains": 1, "progress": False}
-    return (
-        lambda: fitted.sample("bootstrap", seed=0, **draws),
-        lambda: [pm.LCA().fit(X, y, sample_weight=w) for w in weights[:5]],
-    )
-
-
-PROBLEMS = {
-    f.__name__: f for f in (mixture, pairs, local, mds, eig_dml, lca, bootstrap)
-}
-SCALE = {"bootstrap": 10}  # single fits are a tenth of the draws
+PROBLEMS = {f.__name__: f for f in (mixture, pairs, local, mds, eig_dml, lca)}
 
 
 def seconds(function):
@@ -168,7 +152,7 @@ def main():
             ours, reference = PROBLEMS[name]()
             seconds(ours), seconds(reference)  # compiles
             for k in range(options.rounds):
-                pair = seconds(ours), seconds(reference) * SCALE.get(name, 1)
+                pair = seconds(ours), seconds(reference)
                 rows.append([name, k, *pair])
         print(name, flush=True)
     table = pd.DataFrame(rows, columns=["problem", "round", "seconds", "reference"])

@@ -187,7 +187,7 @@ _LEARNERS = (
         "Mahalanobis metric from labeled pairs, with P(same)",
         params="LCAParams",
         estimator="lca.estimator:LCA",
-        methods=("nuts", "laplace", "bootstrap", "svi"),
+        methods=("nuts", "laplace", "svi"),
         criticism=at("probmetric.checks.lca.criticism:criticize"),
     ),
     _spec(

@@ -32,7 +32,6 @@ USES = {
     "nuts": 2,
     "svi": 3,
     "laplace": 1,
-    "bootstrap": 2,
     "prediction": 4,
     "intervals": 2,
 }
@@ -101,7 +100,6 @@ uses = {{
     "nuts": lambda lca: lca.sample(pm.NUTS(n_warmup=50), n_chains=2, **few),
     "svi": lambda lca: lca.sample(pm.SVI(n_steps=100), **few),
     "laplace": lambda lca: lca.sample("laplace", **few),
-    "bootstrap": lambda lca: lca.sample("bootstrap", **few),
     "prediction": lambda lca: lca.posterior_metric("prediction"),
     "intervals": lambda lca: lca.posterior_metric("intervals"),
 }}

@@ -278,8 +278,8 @@ class Sample(LearnOptions):
     method: str | None = option(
         None,
         "nuts or exact (correct up to Monte Carlo error), laplace or svi "
-        "(approximations), bootstrap (refits with random weights of the points), or "
-        "jackknife (only gdm: refits without each site). Default: jackknife with "
+        "(approximations). Only gdm: bootstrap (refits with random weights of the "
+        "sites) or jackknife (refits without each site). Default: jackknife with "
         "--sites, otherwise the first that the model supports.",
     )
     draws: int | None = option(
@@ -289,7 +289,7 @@ class Sample(LearnOptions):
         None, "Number of chains. Default: 4 for nuts, otherwise 1.", min=1
     )
     checkpoint: Path | None = option(
-        None, "Folder for finished blocks of draws (nuts, bootstrap)."
+        None, "Folder for finished blocks of draws (only nuts)."
     )
     resume: bool = option(
         False, "Continue from the blocks in --checkpoint.", "--resume"

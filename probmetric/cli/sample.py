@@ -26,7 +26,6 @@ from probmetric.cli.options import Sample
 from probmetric.cli.sites import Community, curve_table, in_words, results_of
 from probmetric.datasets.loading import Dataset
 from probmetric.files import locked
-from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.sampling.nuts import NUTS
 from probmetric.large.overlap import ROWS, hashes_of
 from probmetric.progress import is_silent
@@ -37,22 +36,16 @@ from probmetric.storage.draws_file import save_draws
 JACKKNIFE = "jackknife"
 """Refits without each site, which are no draws."""
 
-IN_BLOCKS = {"nuts": NUTS, "bootstrap": Bootstrap}
-"""Samplers that store finished blocks in a checkpoint."""
 
-
-def sampler_for(
-    method: str, folder: Path | None, resume: bool
-) -> str | NUTS | Bootstrap:
+def sampler_for(method: str, folder: Path | None, resume: bool) -> str | NUTS:
     """Make the sampler; raise for options that do not fit the checkpoint."""
     if folder is None:
         if resume:
             raise ValueError("--resume requires --checkpoint DIR.")
         return method
-    if method not in IN_BLOCKS:
+    if method != "nuts":
         raise ValueError(
-            f"--checkpoint requires --method {' or '.join(IN_BLOCKS)}, got {method!r}. "
-            "Omit --checkpoint."
+            f"--checkpoint requires --method nuts, got {method!r}. Omit --checkpoint."
         )
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--checkpoint must be a folder, got {str(folder)!r}.")
@@ -62,7 +55,7 @@ def sampler_for(
             f"--checkpoint: {str(folder)!r} already has {blocks} blocks of draws. Add "
             "--resume to continue from them, or use an empty folder."
         )
-    return IN_BLOCKS[method](checkpoint=folder, resume=resume)
+    return NUTS(checkpoint=folder, resume=resume)
 
 
 def run(options: Sample) -> int:

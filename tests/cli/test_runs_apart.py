@@ -12,7 +12,7 @@ from probmetric.cli import fit as cli_fit
 from probmetric.cli import sample as cli_sample
 from probmetric.cli.files import FILES, together
 from probmetric.files import LOCK, locked
-from tests.cli.runs import no_debris, ran, refused, write_data
+from tests.cli.runs import no_debris, ran, refused, run, write_data
 
 HOLD = """
 import sys
@@ -94,12 +94,13 @@ def test_a_sampler_holds_its_checkpoint_from_before_the_fit(
     """Of two samplers at one checkpoint the second exits with 2: see the next tests."""
     words = (
         *("sample", "lca", "--data", data, "--label", "kind"),
-        *("--method", "bootstrap", "--draws", 4),
+        *("--method", "nuts", "--draws", 4, "--chains", 1),
         *("--set", "n_components=2", "--checkpoint", tmp_path / "ck"),
     )
     other = held_elsewhere
     done = while_it_fits(monkeypatch, cli_sample, lambda: other(tmp_path / "ck"))
-    ran(*words, "--out", tmp_path / "a", "--seed", 1)
+    first = run(*words, "--out", tmp_path / "a", "--seed", 1)
+    assert first.exit_code == 1, first.output  # So few draws have warnings.
     assert "locked by another probmetric run" in done[0]
     with np.load(next((tmp_path / "ck").glob("block_*.npz"))) as block:
         assert json.loads(str(block["run"]))["seed"] == 1

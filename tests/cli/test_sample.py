@@ -43,7 +43,7 @@ def laplace(data, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("method", "size"),
-    [("bootstrap", "1 x 200"), ("laplace", "1 x 1000"), ("nuts", "4 x 1000")],
+    [("laplace", "1 x 1000"), ("nuts", "4 x 1000")],
 )
 def test_the_default_number_of_draws_is_that_of_the_help(
     data, tmp_path, monkeypatch, method, size

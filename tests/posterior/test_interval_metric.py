@@ -83,6 +83,10 @@ def test_neighbors_have_the_probabilities_of_refits_spread_about_the_fit():
     metric = IntervalMetric(maps[0], maps[1:], factor=2.0)
     points = np.array([[1.0, 0.0], [0.0, 1.05], [0.0, 1.2]])
     zero = np.zeros(2)
+    lengths = [
+        m.distance(0 * np.eye(2), np.eye(2)) for m in metric.neighbor_draws("test")
+    ]
+    np.testing.assert_allclose(lengths, [[1, 8 / 15], [1, 14 / 15], [1, 23 / 15]])
     P = metric.closer_probability(zero, points[1:], points[0])
     np.testing.assert_allclose(P, [2 / 3, 1 / 3])
     P = metric.neighbor_probability(zero[None], points, 1)

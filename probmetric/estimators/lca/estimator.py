@@ -56,12 +56,11 @@ from probmetric.estimators.lca.settings import (
 )
 from probmetric.estimators.lca.tuning import Choice, fit_given_pairs, fit_labels
 from probmetric.inference.lca.anchors.rows import Reader
-from probmetric.inference.lca.bootstrap import Bootstrap
-from probmetric.inference.lca.draws import LCA_SAMPLERS, LCAMethod, draw, metrics
+from probmetric.inference.lca.draws import draw, metrics
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.datatree import INDEPENDENT
-from probmetric.inference.sampling.sample import sampler_of
+from probmetric.inference.sampling.sample import Method, sampler_of
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.lca import to_metric
@@ -71,7 +70,7 @@ from probmetric.typing import ArrayLike, Preprocessor, Purpose, Self, no_type_ch
 
 
 @settings
-class LCA(PairsMixin, Learner[LCAMethod]):
+class LCA(PairsMixin, Learner[Method]):
     """Latent Coincidence Analysis: a Mahalanobis distance that separates classes.
 
     Use ``fit`` for points with class labels, and ``fit_pairs`` for pairs labeled *same*
@@ -322,8 +321,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         trials : array-like of shape (N,) of integers, optional
             Number of judgments of each pair, at least 1. Given P(same), judgments are
             assumed independent, so y is binomial. Counts give the same fit and
-            threshold as one label for each judgment. The bootstrap and ``pm.loo`` treat
-            all judgments of a pair as one observation.
+            threshold as one label for each judgment. ``pm.loo`` treats all judgments of
+            a pair as one observation.
         """
         checked, scaler = pair_data(self, pairs, y, sample_weight, trials)
         refuse_rank(self, "the data are pairs")
@@ -384,7 +383,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
     @with_names
     def sample(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
-        method: LCAMethod = "nuts",
+        method: Method = "nuts",
         *,
         n_draws: int = 1000,
         n_chains: int | None = None,
@@ -402,24 +401,22 @@ class LCA(PairsMixin, Learner[LCAMethod]):
 
         Parameters
         ----------
-        method : sampler, or "nuts", "svi", "laplace", "bootstrap"; default="nuts"
+        method : sampler, or "nuts", "svi", "laplace"; default="nuts"
             Name of a method, or a sampler such as ``pm.NUTS()``. "nuts" is exact up to
             Monte Carlo error. "svi" (variational inference) and "laplace" (a Gaussian
             at the fit) are approximations. They are accurate if the diagnostic k-hat is
             below 0.7.
-            "bootstrap" repeats the fit with random weights of the points. The weight of
-            a pair is then the product of the weights of its points.
         learning_rate : float > 0, optional
             Power to which the likelihood is raised, as in the class. Default: the
-            learning rate of the fit, or 1 for the bootstrap. With another value,
-            ``sample`` first fits the same pairs again.
+            learning rate of the fit. With another value, ``sample`` first fits the same
+            pairs again.
         log_likelihood : bool, default=False
             Whether to store the log likelihood of every pair under every draw, computed
             without learning rate and weights. ``pm.loo`` requires these values. It also
             requires ``fit_pairs``, learning rate 1, and pairs that share no point.
         predictive : bool, default=False
             Whether to simulate labels y of the pairs under every draw, and store them
-            as ``posterior_predictive``. Not supported by the bootstrap.
+            as ``posterior_predictive``.
 
         Returns
         -------
@@ -433,8 +430,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         -----
         After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
         After ``fit``, use the draws only for figures, model checks and probabilities of
-        neighbors (not from the bootstrap, whose probabilities are too near 0 or 1). For
-        intervals use ``posterior_metric("intervals")``.
+        neighbors. For intervals use ``posterior_metric("intervals")``.
 
         Draws after ``fit`` do not measure sampling error, because their pairs share
         points. Distances usually vary more over these draws than over fits to other
@@ -451,15 +447,8 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         (1, 5, 4, 4)
         """
         fitted, recipe = drawable(self)
-        sampler = sampler_of(method, LCA_SAMPLERS)
-        if isinstance(sampler, Bootstrap) and (predictive or prior_draws):
-            raise ValueError(
-                "predictive and prior_draws must not be set with 'bootstrap', which "
-                f"has no posterior, got {predictive} and {prior_draws}"
-            )
-        if isinstance(sampler, Bootstrap):
-            refuse_groups(fitted.groups, "method='bootstrap'")
-        rate = 1.0 if isinstance(sampler, Bootstrap) else fitted.learning_rate
+        sampler = sampler_of(method)
+        rate = fitted.learning_rate
         if learning_rate is not None:
             rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         mode = refit(fitted, recipe, learning_rate=rate)
@@ -498,7 +487,7 @@ class LCA(PairsMixin, Learner[LCAMethod]):
         purpose: Purpose,
         *,
         draws: xr.DataTree | None = None,
-        method: LCAMethod | Literal["jackknife"] | None = None,
+        method: Method | Literal["jackknife"] | None = None,
         n_draws: int | None = None,
         seed: int = 0,
         target: Literal["fit", "all_pairs"] = "fit",

@@ -29,7 +29,6 @@ from probmetric.estimators.lca.settings import recipe_of
 from probmetric.estimators.lca.tuning import fit_labels
 from probmetric.inference.lca import draws as lca_draws
 from probmetric.inference.lca.curvature import generalized_rate
-from probmetric.inference.lca.draws import LCAMethod
 from probmetric.inference.lca.recipe import (
     Fitted,
     Recipe,
@@ -39,6 +38,7 @@ from probmetric.inference.lca.recipe import (
     within_reach,
 )
 from probmetric.inference.sampling.datatree import provenance, to_datatree
+from probmetric.inference.sampling.sample import Method
 from probmetric.inference.sampling.target import Draws
 from probmetric.metric import Mahalanobis
 from probmetric.metric.feature_names import blocks_of
@@ -62,7 +62,7 @@ class Options(TypedDict, total=False):
     """The options of ``LCA.posterior_metric``, for type checkers."""
 
     draws: xr.DataTree | None
-    method: LCAMethod | Literal["jackknife"] | None
+    method: Method | Literal["jackknife"] | None
     n_draws: int | None
     seed: int
     target: Literal["fit", "all_pairs"]
@@ -179,7 +179,7 @@ def best_for_votes(
 def metric_for(
     estimator: Any,
     purpose: Purpose,
-    method: LCAMethod | Literal["jackknife"] | None,
+    method: Method | Literal["jackknife"] | None,
     n_draws: int | None,
     seed: int,
     target: str,

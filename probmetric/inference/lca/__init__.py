@@ -19,7 +19,6 @@ In reading order:
 ``curvature``    score (1), Hessian (2), certificate.
 ``laplace``      draws without the rotations (1).
 ``target``       the log joint density for samplers.
-``bootstrap``    refits under product weights u_i u_j.
 ``link``         the log-logistic link of labeled pairs (1).
 ``draws``        draws by every method, and the pointwise log likelihood.
 """

@@ -1,4 +1,3 @@
-from .bootstrap import Bootstrap as Bootstrap
 from .curvature import certificate as certificate
 from .fit import fit as fit
 from .latent import pair_posterior as pair_posterior

@@ -1,13 +1,13 @@
 """Draws of the identified M (d, d), b and log σ² near a fitted LCA, by every method.
 
-All methods except the bootstrap sample the same target, the pooled log joint density
-(``lca.target``). The cost of its gradient does not depend on the number of y = 1 pairs.
+All methods sample the same target, the pooled log joint density (``lca.target``). The
+cost of its gradient does not depend on the number of y = 1 pairs.
 
 ``log_likelihood`` computes the log likelihood of every pair under every draw, for LOO.
 M and b are sufficient, because -log P(y=1) = b + δᵀMδ/2.
 """
 
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import Unpack
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +17,13 @@ from jaxtyping import Float, Int
 
 from probmetric.data.containers import Pairs, checked_rows
 from probmetric.data.padding import pad_pairs
-from probmetric.inference.lca.bootstrap import Bootstrap
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.lca.target import TARGET, position, start, target_data
 from probmetric.inference.sampling.datatree import OWN_MODEL
 from probmetric.inference.sampling.laplace import Laplace
 from probmetric.inference.sampling.metrics import joined, mahalanobis
 from probmetric.inference.sampling.predictive import prior_draws
-from probmetric.inference.sampling.sample import SAMPLERS, Method, sampler_of
+from probmetric.inference.sampling.sample import Method, sampler_of
 from probmetric.inference.sampling.svi import SVI
 from probmetric.inference.sampling.target import Call, Draws, Posterior, Run
 from probmetric.inference.sampling.warnings import warn_of_trouble
@@ -33,26 +32,17 @@ from probmetric.models.lca import lca, observation
 from probmetric.precision import numpy_in_numpy_out
 from probmetric.typing import Array, Names
 
-LCA_SAMPLERS = (*SAMPLERS, Bootstrap)
-
-if TYPE_CHECKING:
-    LCAMethod = Method | Literal["bootstrap"] | Bootstrap
-else:
-    LCAMethod = object
-
 
 def posterior(fitted: Fitted, sampler: object) -> Posterior:
     """Return the posterior near a fit as the input of a sampler, with padded shapes.
 
     NUTS starts at over-dispersed draws around the mode, with the scales of the
     Laplace approximation. ``Laplace`` does not draw rotations of W, which do not change
-    M. ``Bootstrap`` refits to the pairs.
+    M.
     """
     pairs, prior, rate = fitted.pairs, fitted.prior, fitted.learning_rate
     params = fitted.fit.params
     padded = pad_pairs(pairs)
-    if isinstance(sampler, Bootstrap):
-        return Posterior(TARGET, (padded, prior, rate, len(pairs.X)), params)
     data = target_data(padded, prior, rate, params)
     if isinstance(sampler, SVI):
         return Posterior(TARGET, data, position(params))
@@ -62,7 +52,7 @@ def posterior(fitted: Fitted, sampler: object) -> Posterior:
 
 def draw(
     fitted: Fitted,
-    method: LCAMethod,
+    method: Method,
     *,
     scale: Float[np.ndarray, "d"],
     warn_khat: bool = True,
@@ -74,7 +64,7 @@ def draw(
     The features of the fit were divided by ``scale`` s (d,). The returned M is
     diag(1/s) M diag(1/s). ``warn_khat`` turns on the warning for k-hat ≥ 0.7.
     """
-    sampler = sampler_of(method, LCA_SAMPLERS)
+    sampler = sampler_of(method)
     drawn = sampler.draw(posterior(fitted, sampler), **run)
     checked = drawn if warn_khat else drawn._replace(attributes={})
     warn_of_trouble(checked, feature_names=feature_names)

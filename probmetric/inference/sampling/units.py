@@ -4,8 +4,7 @@ ArviZ's ``loo`` assumes that the group ``log_likelihood`` has one variable with 
 likelihoods of exchangeable observations. Pairs that share points and tempered
 likelihoods violate this assumption. Their group has a second variable, ``power``: the
 total minus the sum over observations, which power scaling needs.
-``loo`` raises an error for two variables. Bootstrap draws have no posterior density,
-and their group is ``pseudo_log_likelihood``.
+``loo`` raises an error for two variables.
 """
 
 import json

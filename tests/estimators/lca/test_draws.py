@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from probmetric.estimators.lca.estimator import LCA
-from probmetric.inference.lca.bootstrap import Bootstrap
+from probmetric.inference.sampling.nuts import NUTS
 from probmetric.posterior.jackknife import quarters
 from tests.dump import assert_refused
 
@@ -149,18 +149,16 @@ def test_options_of_draws_and_of_the_jackknife_exclude_each_other(fitted):
 
 def test_after_labels_intervals_come_only_from_the_jackknife(fitted):
     with pytest.raises(
-        ValueError, match=r"got 'bootstrap'\. Omit method\. .*draws=lca\.sample\(\)"
+        ValueError, match=r"got 'laplace'\. Omit method\. .*draws=lca\.sample\(\)"
     ):
-        fitted.posterior_metric("intervals", method="bootstrap")
+        fitted.posterior_metric("intervals", method="laplace")
 
 
 def test_intervals_from_draws_after_labels_warn(fitted, laplace):
-    bootstrap = fitted.sample("bootstrap", n_draws=3, n_chains=1)
-    for draws in (bootstrap, laplace):
-        metric = fitted.posterior_metric("intervals", draws=draws)
-        with pytest.warns(UserWarning, match="have a wrong width"):
-            metric.interval(X[:4], X[4:8])
-        assert metric.neighbor_probability(X[:4], X, 3).sum() == pytest.approx(12)
+    metric = fitted.posterior_metric("intervals", draws=laplace)
+    with pytest.warns(UserWarning, match="have a wrong width"):
+        metric.interval(X[:4], X[4:8])
+    assert metric.neighbor_probability(X[:4], X, 3).sum() == pytest.approx(12)
 
 
 @pytest.mark.long
@@ -189,26 +187,12 @@ def test_unknown_purposes_are_refused(fitted):
         fitted.posterior_metric("plots")
 
 
-@pytest.mark.long
-def test_the_bootstrap_is_at_learning_rate_one_unless_told_otherwise(fitted):
-    assert fitted.learning_rate_ < 0.5
-    run = {"n_draws": 2, "n_chains": 1, "seed": 1}
-    default = fitted.sample("bootstrap", **run)
-    assert default.attrs["learning_rate"] == 1.0
-    by_hand, of_the_fit = (
-        fitted.sample("bootstrap", learning_rate=rate, **run)
-        for rate in (1.0, fitted.learning_rate_)
-    )
-    M = default["posterior"]["M"].values
-    np.testing.assert_array_equal(M, by_hand["posterior"]["M"].values)
-    assert of_the_fit.attrs["learning_rate"] == fitted.learning_rate_
-    assert np.abs(M / of_the_fit["posterior"]["M"].values - 1).max() > 0.01
-
-
 def test_a_sampler_with_settings_is_taken_in_place_of_its_name(fitted, tmp_path):
     run = {"n_draws": 3, "n_chains": 1, "seed": 1}
-    plain = fitted.sample("bootstrap", **run)["posterior"]["M"].values
-    kept = fitted.sample(Bootstrap(checkpoint=tmp_path), **run)["posterior"]["M"].values
+    plain, kept = (
+        fitted.sample(NUTS(n_warmup=5, checkpoint=folder), **run)["posterior"]["M"]
+        for folder in (None, tmp_path)
+    )
     np.testing.assert_array_equal(plain, kept)
     assert any(tmp_path.iterdir())
 
@@ -222,7 +206,7 @@ def test_draws_stand_for_the_metrics_of_the_purpose_asked_for(fitted, laplace):
 
 
 def test_each_regularisation_keeps_its_blocks_in_a_folder_of_its_own(fitted, tmp_path):
-    method = Bootstrap(checkpoint=tmp_path)
+    method = NUTS(n_warmup=5, checkpoint=tmp_path)
     kept = fitted.posterior_metric("prediction", method=method, n_draws=2)
     again = replace(method, resume=True)
     resumed = fitted.posterior_metric("prediction", method=again, n_draws=2)

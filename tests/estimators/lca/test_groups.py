@@ -158,7 +158,6 @@ def test_groups_that_cannot_be_used_raise(clouds):
         lambda: pm.LCA().fit(X, y, groups=group),
         lambda: pm.LCA().fit(X, y, groups=y),
         lambda: pm.LCA().fit(X.reshape(12, 2, 3), y[:12] > 0, groups=y[:12]),
-        lambda: lca.sample("bootstrap"),
         lambda: lca.posterior_metric("prediction"),
     ]
     assert_refused(calls, "estimators/lca_groups.txt")

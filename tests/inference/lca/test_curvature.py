@@ -1,4 +1,4 @@
-"""LCA's second derivatives, certificate, Laplace and bootstrap."""
+"""LCA's second derivatives, certificate and Laplace."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,6 @@ import pytest
 from probmetric.data.containers import Pairs
 from probmetric.inference import lca as inference
 from probmetric.inference.lca import laplace as lca_laplace
-from probmetric.inference.lca.bootstrap import dirichlet_weights, gather, refit
 from probmetric.inference.lca.curvature import (
     certificate,
     gradient,
@@ -149,25 +148,6 @@ def test_laplace_refuses_a_point_that_is_no_mode(problem):
     flat = prior._replace(lam=0.0)
     with pytest.raises(ValueError, match="posterior mode"):
         laplace(truth._replace(W=truth.W * 0.01), prepare(pairs), flat, quotient=False)
-
-
-@pytest.mark.long
-def test_bootstrap_draw_equals_a_fit_under_product_weights(problem):
-    pairs, prior, _, found = problem
-    keys = jax.random.split(jax.random.key(2), 3)
-    u = np.stack([dirichlet_weights(key, 60, 60) for key in keys])
-    np.testing.assert_allclose(u.mean(1), 1, rtol=1e-12)
-    shared = gather(pairs, prior, 0.5, found.params)
-    out = jax.lax.map(lambda one: refit(shared, one, 1e-12, 500), u)
-    start = {"init": found.params, "learning_rate": 0.5}
-    for s in (0, 2):
-        w = pairs.w * u[s][pairs.i] * u[s][pairs.j]
-        direct = inference.fit(pairs._replace(w=w), prior, **start, tol=1e-10)
-        np.testing.assert_allclose(out.objective[s], direct.objective, rtol=1e-9)
-    last = u[2]
-    mean = pairs._replace(w=pairs.w * 0.5 * (last[pairs.i] + last[pairs.j]))
-    wrong = inference.fit(mean, prior, **start)
-    assert abs(wrong.objective - out.objective[2]) > 1e-3  # negative control
 
 
 def test_evidence_is_the_determinant_of_the_kronecker_form(problem):
