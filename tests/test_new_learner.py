@@ -172,7 +172,7 @@ def test_it_is_fitted_stored_and_reported(data, tmp_path):
 @pytest.mark.long
 def test_its_metric_and_its_draws_find_neighbors(data, tmp_path):
     ran("fit", "means", "--data", data, "--out", tmp_path / "fit")
-    words = ("--method", "bootstrap", "--draws", 12, "--out", tmp_path / "drawn")
+    words = ("--method", "bootstrap", "--out", tmp_path / "drawn")
     ran("sample", "means", "--data", data, *words)
     points, fitted = loaded(data)
     scaled = points.X * np.sqrt(fitted.weights_)
@@ -189,6 +189,8 @@ def test_its_metric_and_its_draws_find_neighbors(data, tmp_path):
         io.StringIO(ran("neighbors", *drawn, "--data", data, "-k", 3).stdout)
     )
     assert found["probability"].between(0, 1).all()
+    # The default number of refits.
+    assert load_draws(tmp_path / "drawn" / "draws.nc")["posterior"].sizes["draw"] == 200
 
 
 def test_its_draws_are_stored_as_its_metrics_and_reported(data, tmp_path):

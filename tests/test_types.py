@@ -86,6 +86,7 @@ def test_right_calls_pass_and_what_they_return_is_known(said):
     kinds = [message.split('" is "')[1] for _, _, message in said["right.py"]]
     assert kinds == [
         *['DataTree"', 'DataTree"', 'PosteriorMetric | IntervalMetric"'],
-        *['Metric | PosteriorMetric"', 'Dissimilarity | PosteriorMetric"'],
+        'Metric | PosteriorMetric | IntervalMetric"',
+        'Dissimilarity | PosteriorMetric | IntervalMetric"',
         'DataTree"',
     ]

@@ -47,6 +47,7 @@ from probmetric.cli.sites import (
 )
 from probmetric.datasets.columns import doubtful_columns
 from probmetric.datasets.loading import Dataset
+from probmetric.estimators.lca.estimator import LCA
 from probmetric.evaluation.cross_validate import EUCLID, euclid
 from probmetric.evaluation.evaluate import evaluate
 from probmetric.inference.sampling.warnings import SamplingWarning
@@ -79,6 +80,8 @@ def run(options: Fit) -> int:
     with ExitStack() as stack:
         with bad_input():
             estimator, data, spec = prepared(options, chunks=True)
+            if options.intervals:
+                _check_refits(estimator, data, options)
             stack.enter_context(claim(options.out, FILES["fit"], force=options.force))
             stack.enter_context(checkpointed(options.checkpoint, resume=options.resume))
         learned = learn(options.model, estimator, data)
@@ -86,6 +89,11 @@ def run(options: Fit) -> int:
             hashes, metric = hashes_of(learned_rows(data)), estimator.get_metric()
             if options.store_votes:
                 metric = _with_votes(estimator, data)
+            stored: Any = metric
+            if options.intervals:
+                say("Repeating the fit without quarters of the rows ...")
+                made: Any = estimator
+                stored = made.posterior_metric("intervals", seed=options.seed)
             points, about, remarks = _described(estimator, data, spec)
             figures: dict[str, dict[str, float]] = {}
             if about["classes"] and points is not None:
@@ -111,7 +119,7 @@ def run(options: Fit) -> int:
         }
         with results(options.out, "fit", summary, points) as part:
             save_metric(
-                metric,
+                stored,
                 part / "metric.npz",
                 feature_names=data.feature_names,
                 provenance={**source, ROWS: hashes},
@@ -134,6 +142,16 @@ def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
     metric = with_votes(voters(estimator.get_metric))
     names = dict(zip(data.y.tolist(), data.labels.tolist(), strict=True))
     return replace(metric, classes=tuple(names[label] for label in metric.classes))
+
+
+def _check_refits(estimator: Learner, data: Data, options: Fit) -> None:
+    if not (isinstance(estimator, LCA) and isinstance(data, Dataset)):
+        raise ValueError(
+            "--intervals requires lca and a table with class labels (not read in "
+            f"chunks), got {options.model} and {data.name}. Omit --intervals."
+        )
+    if options.store_votes:
+        raise ValueError("--intervals cannot be combined with --store-votes.")
 
 
 def prepared(

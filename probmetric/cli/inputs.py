@@ -36,6 +36,7 @@ from probmetric.metric import Dissimilarity
 from probmetric.metric.feature_names import difference, unknown_of
 from probmetric.metric.protocol import MetricDraws
 from probmetric.names import AS_IS, Reading, in_parts, path_of
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.registry import takes_groups
 from probmetric.storage.draws_file import draws_feature_names, load_draws, posterior_of
 from probmetric.storage.metric_file import read_metric
@@ -257,7 +258,10 @@ def check_features(
 
 
 class StoredMetric(NamedTuple):
-    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored."""
+    """A stored metric or draws; ``rows`` are hashes of the training rows, if stored.
+
+    ``refits`` are the metric and its refits, from ``fit --intervals``.
+    """
 
     metric: Dissimilarity | MetricDraws
     n_features: int
@@ -268,6 +272,7 @@ class StoredMetric(NamedTuple):
     learner: str | None = None
     rows: np.ndarray | None = None
     lapse_rate: float = 0.0
+    refits: IntervalMetric | None = None
 
 
 def load_stored(options: UseOptions | Next) -> StoredMetric:
@@ -302,7 +307,9 @@ def load_metric(path: Path) -> StoredMetric:
     with _kind_checked("--metric", path, "--draws", load_draws):
         stored = read_metric(path)
     data, hashes = stored.provenance.get("data", {}), stored.provenance.get(ROWS)
-    metric: Any = stored.metric  # Kinds of this package have n_features.
+    refits = stored.metric if isinstance(stored.metric, IntervalMetric) else None
+    # Kinds of this package have n_features.
+    metric: Any = stored.metric if refits is None else refits.point_metric()
     return StoredMetric(
         metric,
         metric.n_features,
@@ -312,6 +319,7 @@ def load_metric(path: Path) -> StoredMetric:
         learner=stored.provenance.get("model"),
         rows=None if hashes is None else np.asarray(hashes),
         lapse_rate=_lapse_rate(stored.provenance),
+        refits=refits,
     )
 
 

@@ -41,9 +41,8 @@ def run(options: Neighbors) -> int:
             else:
                 loaded = points_for(spec, use)
                 n, labels, points = len(loaded.X), loaded.labels, loaded.X
-            table = neighbor_table(
-                use.metric, points, k, queries=queries, labels=labels
-            )
+            metric = use.refits or use.metric
+            table = neighbor_table(metric, points, k, queries=queries, labels=labels)
             if options.novelty is not None and queries is not None:
                 check_novelty(options.novelty, n)
                 p = np.repeat(reference(use.metric, points).p_values(queries), k)

@@ -43,13 +43,14 @@ NAMES = ", ".join(estimators())
 EXAMPLES = {
     "fit": (
         LEARNED,
-        "fit lca --data mine.csv --label kind --out out/fit",
+        "fit lca --data mine.csv --label kind --intervals --out out/fit",
         "fit lda --data wine --set n_components=2 --out out/wine",
     ),
     "neighbors": (
         USED,
         "neighbors --metric out/fit/metric.npz --data mine.csv -k 5",
-        "neighbors --draws out/draws/draws.nc --data mine.csv --out near.csv",
+        "neighbors --metric out/fit/metric.npz --data mine.csv --queries new.csv "
+        "--out near.csv",
     ),
     "sample": (
         LEARNED,
@@ -256,6 +257,12 @@ class Fit(LearnOptions, WorkerOptions):
         "compute P(same). Anyone with the file can read these rows. They add rows × "
         "components numbers to the file.",
         "--store-votes",
+    )
+    intervals: bool = option(
+        False,
+        "Repeat the fit 52 times without a quarter of the rows (only lca, with class "
+        "labels). Then `neighbors` has intervals of distances and probabilities.",
+        "--intervals",
     )
     checkpoint: Path | None = option(
         None, "Folder for checkpoints of the passes over the rows."

@@ -50,7 +50,7 @@ def explore(options: Explore) -> int:
 def _page(stored: StoredMetric, data: Dataset, k: int) -> Page:
     try:
         return explorer(
-            stored.metric,
+            stored.refits or stored.metric,
             data.X,
             data.y,
             k=k,

@@ -183,12 +183,13 @@ class Learner[M](BaseEstimator):
                 seed=seed,
                 progress=progress,
             )
+        method_of_draws = getattr(draws, "attrs", {}).get("method")
         return posterior_metric(
             draws,
             [self._metrics_of if read is None else read],
             purpose,
             n_draws=n_draws,
-            pairs_independent=self._vary_as_fits(draws.attrs.get("method")),
+            pairs_independent=self._vary_as_fits(method_of_draws),
             credible=credible,
         )
 

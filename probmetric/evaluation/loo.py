@@ -119,6 +119,9 @@ def _check_valid(draws: xr.DataTree) -> None:
         raise ValueError(
             f"draws must be a DataTree from sample(...), got {type(draws).__name__}."
         )
+    reason = no_unit(draws, points=POINTS in draws.children)
+    if reason is not None:
+        raise ValueError(reason)
     if not any(pointwise(draws, group) for group in (LIKELIHOOD, PSEUDO, POINTS)):
         stored = (
             "one number per draw"
@@ -129,9 +132,6 @@ def _check_valid(draws: xr.DataTree) -> None:
             f"draws must contain a log likelihood for each observation, got {stored}. "
             "Sample with log_likelihood=True."
         )
-    reason = no_unit(draws, points=POINTS in draws.children)
-    if reason is not None:
-        raise ValueError(reason)
     method = draws.attrs.get("method", "nuts")
     if method != "nuts":
         raise ValueError(

@@ -13,8 +13,8 @@ Learners
 
 Files have the same names in every folder: ``statistics`` (sums of the data),
 ``likelihood``, ``start``, ``em``, ``fit`` (the entry: data in, ``Fit`` out),
-``laplace``, ``bootstrap``, ``target`` (the log density for samplers), ``draws``,
-``choice``. The ``__init__`` of a folder lists its symbols and the equations of each
+``laplace``, ``target`` (the log density for samplers), ``draws``, ``choice``. The
+``__init__`` of a folder lists its symbols and the equations of each
 file. Equations are numbered within a file, Eq. (n). An equation of another file is
 cited as "Eq. (n) of ``folder.file``". "Seed 00x" is a source of the package: the papers
 on LCA (000), DCA-GM (001), normal mixtures (002) and GLML (004), and lecture notes on

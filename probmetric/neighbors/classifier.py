@@ -119,7 +119,8 @@ class KNeighborsClassifier(TellsClasses, BaseEstimator):
     draws : {None, "prediction", "intervals"}, default=None
         None uses one metric: ``metric``, or the fitted metric of a learner. Otherwise
         ``metric`` must be a learner. Class probabilities are then averaged over the
-        posterior draws of ``posterior_metric("prediction")`` or ("intervals").
+        posterior draws of ``posterior_metric("prediction")`` or ("intervals"). After a
+        fit to labels, ``LCA`` only supports "prediction".
     bandwidth : "loo" or float > 0, default="loo"
         Bandwidth of soft votes. With a larger bandwidth, distant points have more
         weight. For its unit see ``n_neighbors``. The unit is proportional to the

@@ -37,7 +37,8 @@ def draws_of(metric: object) -> list[Dissimilarity]:
     if not isinstance(metric, Dissimilarity):
         raise ValueError(
             "metric must be a Metric, a PosteriorMetric, a learner or None, got "
-            f"{type(metric).__name__}"
+            f"{type(metric).__name__}. To average votes over draws, pass "
+            "posterior_metric('prediction')."
         )
     return [metric]
 
@@ -72,7 +73,13 @@ def metric_for(
                 f"draws must be None for {name}, which has no posterior, got {draws!r}"
             )
         learner = _fitted(metric, X, labels, w)
-        return learner.posterior_metric(draws), learner
+        posterior = learner.posterior_metric(draws)
+        if not isinstance(posterior, MetricDraws):
+            raise ValueError(
+                f"draws must be 'prediction' for {name}, got {draws!r}, which has "
+                "refits instead of draws"
+            )
+        return posterior, learner
     if draws is not None:
         raise ValueError(
             f"draws must be None unless metric is a learner, got {draws!r}"

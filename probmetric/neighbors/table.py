@@ -67,8 +67,11 @@ def neighbor_table(
         * ``label``: label of the neighbor. Only if there are labels.
         * ``same_probability``: P(same class). Only with labels and a metric from
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
+        * ``lower`` and ``upper``: limits of a 90% interval for the distance. Only for
+          an IntervalMetric.
         * ``probability``: ``neighbor_probability`` of the metric. Only for a
-          PosteriorMetric or an IntervalMetric.
+          PosteriorMetric or an IntervalMetric. A point that is not in the table can
+          have a larger probability than a point in the table.
 
     Examples
     --------
@@ -121,6 +124,8 @@ def table_of(
     X, labels = at(neighbor)
     if single.is_distance and not isinstance(metric, MetricDraws):
         columns["distance"] = np.asarray(single.distance(Q[query], X))
+    if draws is not None and not isinstance(metric, MetricDraws):
+        columns["lower"], columns["upper"] = cast(Any, metric).interval(Q[query], X)
     if draws is not None:
         columns["probability"] = _shares(draws, Q, points, index, exclude).ravel()
     if labels is not None:

@@ -59,6 +59,11 @@ def posterior_metric(
     The attribute ``method`` of the draws is the source. If ``pairs_independent`` is
     None, the attribute ``pairs_independent`` of the draws is used.
     """
+    if not hasattr(draws, "children"):
+        raise ValueError(
+            f"draws must be a DataTree from sample(...), got {type(draws).__name__}. "
+            "Load a file with pm.load_draws."
+        )
     if n_draws is not None:
         draws = thinned(draws, check_number("n_draws", n_draws, 1, whole=True))
     method = draws.attrs.get("method", "nuts")

@@ -90,8 +90,12 @@ class IntervalMetric:
     ``prob`` is the nominal coverage. An interval estimates the expected result: the
     mean of the result over training sets of the same size. Limits are approximate,
     equal-tailed, and not simultaneous. They do not account for a wrong model or for
-    points of another population. For coverage see Benchmarks: intervals. Probabilities
-    of neighbors are about the same expected distances (see Benchmarks:
+    points of another population. For coverage see Benchmarks: intervals.
+
+    The expected distance is not the distance that would be learned from infinitely many
+    points, because learned distances are biased with few points.
+
+    Probabilities of neighbors also refer to expected distances (see Benchmarks:
     neighbor_probabilities). They are multiples of 1/g for g refits, so 1 does not mean
     certain.
 
@@ -151,6 +155,10 @@ class IntervalMetric:
         shape, points = self._rows(A, B)
         values = over_draws(intervals.between_rows, (self.metric,), *points)
         return finite(values.reshape(shape), "distance", A, B)
+
+    def pairwise(self, Q: Float[Array, "m d"], P: Float[Array, "n d"]) -> Array:
+        """Compute the fitted dissimilarity of each row of P from each row of Q."""
+        return self.point_metric().pairwise(Q, P)
 
     def same_probability(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"]
@@ -254,7 +262,7 @@ class IntervalMetric:
 
     def point_metric(self) -> Dissimilarity:
         """Return the fit."""
-        return self.metric
+        return named(self.metric, names_of(self), unknown_of(self))
 
     def neighbor_draws(self, name: str) -> list[Mahalanobis]:
         """Return the maps of Eq. (1); raise ValueError if there are no linear maps."""
@@ -422,8 +430,14 @@ def with_intervals(
     def relearn(X: np.ndarray, codes: np.ndarray, *_: object) -> Dissimilarity:
         return learn(X, classes[codes])
 
+    metric: Any = learn(X, y) if callable(learn) else learn
+    if not (callable(learn) and isinstance(metric, Dissimilarity)):
+        raise ValueError(
+            "learn must be a function that returns a metric, got "
+            f"{type(metric).__name__}. Use lambda X, y: learner.fit(X, y).get_metric()."
+        )
     return jackknifed(
-        learn(X, y),
+        metric,
         relearn,
         X,
         codes,

@@ -2,9 +2,10 @@
 
 Draws for ``purpose="prediction"`` are averaged in votes. For pairs made from labels,
 these draws come from a generalized posterior with a learning rate of the order of n/N.
-Draws for ``purpose="intervals"`` come from the bootstrap or the model's posterior. They
-vary as the fit varies under new data if pairs are independent, but not after a fit of
-``LCA`` to labels.
+Draws for ``purpose="intervals"`` come from the model's posterior, or for ``GDM`` from
+the bootstrap of sites. Posterior draws vary as the fit varies under new data if pairs
+are independent, but not after a fit of ``LCA`` to labels. Bootstrap draws of sites do
+so, too, if pairs share sites.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
 coverage). Intervals of entries of the matrix M are not available. M is biased upward
@@ -57,9 +58,9 @@ class PosteriorMetric:
         Use "prediction" to average predictions over draws, and "intervals" to compute
         distances with intervals and neighbors with probabilities.
     pairs_independent : bool, default=False
-        Whether the draws vary as fits to new samples: the observations (pairs or
-        points) of the fit are independent, or the draws resample independent units.
-        Pairs made from class labels are not independent.
+        Whether the spread of the draws is the spread of fits to new samples. It is if
+        the observations (pairs or points) are independent, or if the draws resample
+        independent units. After a fit to class labels it is not.
     source : {"laplace", "nuts", "svi", "bootstrap", "exact"}, default="laplace"
         Method that produced the draws.
     credible : bool, default=False
@@ -430,9 +431,9 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
     if not posterior.pairs_independent:
         warnings.warn(
             f"{name}: intervals from {posterior.source!r} draws have a wrong width if "
-            "training pairs share points (see Benchmarks: label_draws). Use the "
-            "jackknife instead: posterior_metric('intervals') of LCA, or "
-            "with_intervals. If no pairs share points, set pairs_independent=True.",
+            "training pairs share points, as after a fit to labels (see Benchmarks: "
+            "label_draws). Use refits instead: posterior_metric('intervals') of LCA "
+            "without draws, or with_intervals.",
             stacklevel=3,
         )
 

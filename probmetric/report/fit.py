@@ -10,6 +10,7 @@ from probmetric import plots
 from probmetric.datasets.loading import Dataset
 from probmetric.metric import Dissimilarity, Mahalanobis, SplineCityBlock
 from probmetric.posterior.curves import curves
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.report.model_fit import not_checked
 from probmetric.report.page import (
     Picture,
@@ -32,13 +33,19 @@ FIGURES = {
     "map_at_r": "MAP@R",
     "pair_roc_auc": "pair ROC-AUC",
 }
+REFITS = (
+    "The file also has the refits, so that “probmetric neighbors” has intervals of "
+    "distances and probabilities of neighbors. "
+)
 MOST_POINTS = 2000
 """Maximum number of points in a figure."""
 
 
 def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
     """Make the page of a fit's folder."""
-    metric = cast("Dissimilarity", load_metric(folder / "metric.npz"))
+    stored = load_metric(folder / "metric.npz")
+    refits = isinstance(stored, IntervalMetric)
+    metric = cast("Dissimilarity", stored.point_metric() if refits else stored)
     data, lacking = data_again(summary, data)
     about, training = summary["data"], summary["training"]
     shown: list[Picture | Table] = []
@@ -78,6 +85,7 @@ def fit_page(folder: Path, summary: Summary, data: Dataset | None) -> Report:
         headline=f"A {kind} between {what}, learned in {summary['seconds']:.1f} s",
         explanation=f"{type(metric).__name__}, stored in metric.npz for "
         "“probmetric neighbors” and probmetric.load_metric. Smaller values are closer. "
+        f"{REFITS * refits}"
         f"{_not_shown(summary)}" + " A class is a source here." * of_sources(about),
         sections=[*sections, settings_section(summary)],
         cards=cards,

@@ -154,12 +154,14 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
         spec is not None
         and spec.data_kind is Pairs
         and "answers" not in summary["data"]
+        and summary["method"] != "bootstrap"  # Of earlier versions.
     )
     return Section(
         title,
-        "Pairs made from class labels share points and are dependent. Use these draws "
-        "for neighbors, but not for intervals of distances: their standard deviation "
-        "is not that of the fit. Use posterior_metric('intervals') for intervals."
+        "Pairs made from class labels share points and are dependent, so the spread of "
+        "these draws is not the spread of fits to other samples. For intervals of "
+        "distances and probabilities of neighbors, use “probmetric fit lca "
+        "--intervals”, or posterior_metric('intervals') in Python."
         if dependent
         else None,
         Picture(

@@ -4,7 +4,8 @@ The array ``header`` is JSON text with the format and format version, the class 
 fields of the metric, feature names, and provenance. ``describe`` converts a metric to a
 description and named arrays, and ``rebuild`` converts them back. Files contain no code
 and no pickle. Only classes in ``KINDS`` and classes passed by the caller are created.
-Draws are stored as one array per field, with a leading axis of draws.
+Draws are stored as one array per field, with a leading axis of draws. So are a fit and
+its refits.
 """
 
 import dataclasses
@@ -36,6 +37,7 @@ from probmetric.metric.protocol import Dissimilarity, Metric, check_metric
 from probmetric.metric.splines import Coordinates
 from probmetric.names import check_file
 from probmetric.neighbors.voting import VotingMahalanobis
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.precision import in_native_order
 
@@ -54,7 +56,13 @@ KINDS: dict[str, type[Any]] = {
 
 FORMAT = "probmetric-metric"
 VERSION = 1
-POSTERIOR, OWN, ABOUT = "PosteriorMetric", "own", "provenance."
+OWN, ABOUT = "own", "provenance."
+
+SEVERAL: dict[str, tuple[str, ...]] = {
+    "PosteriorMetric": ("purpose", "source", "pairs_independent", "credible"),
+    "IntervalMetric": ("factor", "df", "about"),
+}
+"""Classes that are stored as several metrics, with their other fields."""
 
 
 def describe(value: object, name: str) -> tuple[Any, Arrays]:
@@ -158,18 +166,17 @@ def save_metric(
     feature_names: Sequence[str] | None = None,
     provenance: Mapping[str, object] | None = None,
 ) -> None:
-    """Store a metric of any kind, or draws of a metric, for ``load_metric``.
+    """Store a metric of any kind, its draws, or its refits, for ``load_metric``.
 
     An existing file is replaced. If writing fails, the existing file is not changed.
 
     Parameters
     ----------
-    metric : Metric or PosteriorMetric
+    metric : Metric, PosteriorMetric or IntervalMetric
         Metric of this package or of your own class, without NaN. Your own class should
         have a method ``to_arrays()``, which returns arrays of numbers by name, and a
         class method ``from_arrays(arrays)``. A metric of this package is not supported
-        if its attribute ``link`` has your own class. For an ``IntervalMetric`` use
-        ``pickle``.
+        if its attribute ``link`` has your own class.
     path : str or Path
         File name, by convention with the suffix ``.npz``.
     feature_names : sequence of d str, optional
@@ -186,10 +193,10 @@ def save_metric(
     >>> float(pm.load_metric(path)(np.zeros(2), np.array([3.0, 4.0])))
     5.0
     """
-    check_metric(metric, "a metric or draws of one")
-    if isinstance(metric, PosteriorMetric):
-        spec, arrays = _describe_draws(metric)
+    if isinstance(metric, PosteriorMetric | IntervalMetric):
+        spec, arrays = _describe_several(metric)
     else:
+        check_metric(metric, "a metric or draws of one")
         spec, arrays = describe(metric, "metric")
     names = names_of(metric) if feature_names is None else feature_names
     about = dict(provenance or {})
@@ -214,28 +221,31 @@ def save_metric(
         np.savez(file, header=np.array(text), **cast(Any, arrays))
 
 
-def _describe_draws(posterior: PosteriorMetric) -> tuple[Any, Arrays]:
-    described = [describe(draw, "draws") for draw in posterior.draws]
+def _describe_several(
+    metric: PosteriorMetric | IntervalMetric,
+) -> tuple[Any, Arrays]:
+    if isinstance(metric, IntervalMetric):
+        metrics = (metric.metric, *metric.left_out)
+    else:
+        metrics = metric.draws
+    described = [describe(one, "draws") for one in metrics]
     spec, first = described[0]
     stacked = {name: np.stack([a[name] for _, a in described]) for name in first}
-    static = {
-        name: getattr(posterior, name)
-        for name in ("purpose", "source", "pairs_independent", "credible")
-    }
-    head = {"kind": POSTERIOR, "n_draws": len(described), "draw": spec}
-    return head | static, stacked
+    kind = type(metric).__name__
+    head = {"kind": kind, "n_draws": len(described), "draw": spec}
+    return head | {name: getattr(metric, name) for name in SEVERAL[kind]}, stacked
 
 
 @overload
-def load_metric(path: "str | Path") -> Metric | PosteriorMetric: ...
+def load_metric(path: "str | Path") -> Metric | PosteriorMetric | IntervalMetric: ...
 @overload
 def load_metric(
     path: "str | Path", *, kinds: Sequence[type]
-) -> Dissimilarity | PosteriorMetric: ...
+) -> Dissimilarity | PosteriorMetric | IntervalMetric: ...
 def load_metric(
     path: "str | Path", *, kinds: Sequence[type] = ()
-) -> Dissimilarity | PosteriorMetric:
-    """Load a metric, or draws of a metric, stored by ``save_metric``.
+) -> Dissimilarity | PosteriorMetric | IntervalMetric:
+    """Load a metric, its draws, or its refits, stored by ``save_metric``.
 
     Parameters
     ----------
@@ -248,7 +258,7 @@ def load_metric(
 
     Returns
     -------
-    Metric or PosteriorMetric
+    Metric, PosteriorMetric or IntervalMetric
         Metric whose NumPy arrays are bit-identical to the stored arrays.
 
     Examples
@@ -308,7 +318,7 @@ def _header(text: np.ndarray | None, path: Path) -> dict[str, Any]:
 
 
 def _metric(spec: Any, arrays: Arrays, kinds: Sequence[type]) -> Any:
-    if spec["kind"] != POSTERIOR:
+    if spec["kind"] not in SEVERAL:
         metric = rebuild(spec, arrays, kinds=kinds)
         check_metric(metric, "a metric")
         return metric
@@ -320,6 +330,9 @@ def _metric(spec: Any, arrays: Arrays, kinds: Sequence[type]) -> Any:
         )
         for s in range(spec["n_draws"])
     ]
+    if spec["kind"] == "IntervalMetric":
+        static = {name: spec[name] for name in SEVERAL["IntervalMetric"]}
+        return IntervalMetric(draws[0], draws[1:], **static)
     static = {name: spec[name] for name in ("source", "pairs_independent")}
     static["credible"] = spec.get("credible", False)  # Files of 0.2 have none.
     return PosteriorMetric(draws, spec["purpose"], **static)

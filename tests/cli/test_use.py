@@ -58,6 +58,38 @@ def test_stored_votes_give_p_same_of_neighbors(work, tmp_path):
     assert "metric must be a Mahalanobis metric to store" in told
 
 
+@pytest.mark.long
+def test_stored_refits_give_intervals_and_probabilities_of_neighbors(work, tmp_path):
+    data, out = work / "data.csv", tmp_path / "fit"
+    settings = "--set", "n_components=2"
+    ran("fit", "lca", "--data", data, *settings, "--intervals", "--out", out)
+    given = "--metric", out / "metric.npz", "--data", data
+    found = pd.read_csv(io.StringIO(ran("neighbors", *given, "-k", 3).stdout))
+    loaded = datasets.load(data)
+    fitted = LCA(2, random_state=0).fit(loaded.frame, loaded.y)
+    wide = fitted.posterior_metric("intervals")
+    wanted = neighbor_table(wide, loaded.X, 3, labels=loaded.labels)
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+    q, near = loaded.X[found["query"]], loaded.X[found["neighbor"]]
+    np.testing.assert_allclose(found["distance"], fitted.get_metric().distance(q, near))
+    limits = wide.interval(q, near, prob=0.9)
+    np.testing.assert_allclose([found["lower"], found["upper"]], limits)
+    # Other commands use the fit.
+    ran("evaluate", *given, "--folds", 2, "--out", tmp_path / "scores")
+    queries = "--queries", data, "--novelty", 0.1
+    assert "novel" in ran("neighbors", *given, *queries).stdout
+    assert "refits" in (out / "report.html").read_text()
+
+
+def test_intervals_require_a_fit_of_lca_to_class_labels(work, tmp_path):
+    words = "--data", work / "data.csv", "--intervals", "--out", tmp_path / "x"
+    line = refused("fit", "lda", *words)
+    assert "got lda and" in line
+    assert line.endswith("data.csv. Omit --intervals.")
+    line = refused("fit", "lca", *words, "--store-votes")
+    assert line.endswith("--intervals cannot be combined with --store-votes.")
+
+
 def test_a_stored_posterior_is_taken_as_a_metric_file(work, tmp_path):
     metric = pm.load_metric(metric_of(work))
     posterior = PosteriorMetric([metric, metric], "intervals")

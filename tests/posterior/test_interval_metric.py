@@ -97,6 +97,8 @@ def test_neighbors_have_the_probabilities_of_refits_spread_about_the_fit():
     table = neighbor_table(metric, points, 1, queries=[zero])
     np.testing.assert_allclose(table["distance"], [1.0])
     np.testing.assert_allclose(table["probability"], [1 / 3])
+    limits = metric.interval(zero[None], points[:1])
+    np.testing.assert_allclose(table[["lower", "upper"]].T, limits)
 
 
 @pytest.mark.parametrize("turn", ["zero row", "three rows"])
@@ -129,6 +131,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
         lambda: IntervalMetric(kinds[0], kinds[1:]).ratio_interval(
             (X[0],) * 2, (X[0], X[1])
         ),
+        lambda: with_intervals(pm.LDA().fit, X, np.arange(12) % 2),
     ]
     assert_refused(calls, "posterior/interval_refused.txt")
 

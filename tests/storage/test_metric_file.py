@@ -11,7 +11,9 @@ import pytest
 
 import probmetric as pm
 from probmetric.metric import Mahalanobis
+from probmetric.metric.feature_names import names_of
 from probmetric.metric.pair_similarity import Calibration
+from probmetric.posterior.interval_metric import IntervalMetric
 from probmetric.posterior.metric import PosteriorMetric
 from probmetric.storage import metric_file as storage
 from probmetric.storage.metric_file import load_metric, save_metric
@@ -53,6 +55,21 @@ def test_draws_of_every_kind_come_back_bit_for_bit(name, tmp_path):
     again = load_metric(tmp_path / "m.npz")
     assert (repr(again), again.credible) == (repr(draws), draws.credible)
     for one, other in zip(draws.draws, again.draws, strict=True):
+        assert_same_bits(one, other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refits_of_every_kind_come_back_bit_for_bit(name, tmp_path):
+    fits = [build(name, seed) for seed in range(4)]
+    refits = IntervalMetric(fits[0], fits[1:], factor=1 / 3, df=7, about="it")
+    save_metric(refits, tmp_path / "m.npz", feature_names=["a", "b", "c"])
+    again = load_metric(tmp_path / "m.npz")
+    assert (repr(again), again.factor, again.df) == (repr(refits), 1 / 3, 7)
+    assert names_of(again) == names_of(again.point_metric()) == ("a", "b", "c")
+    np.testing.assert_array_equal(again.pairwise(Q, Q), fits[0].pairwise(Q, Q))
+    for one, other in zip(
+        (refits.metric, *refits.left_out), (again.metric, *again.left_out), strict=True
+    ):
         assert_same_bits(one, other)
 
 

@@ -60,7 +60,7 @@ from probmetric.inference.lca.draws import draw, metrics
 from probmetric.inference.lca.fit import Solver
 from probmetric.inference.lca.recipe import Fitted
 from probmetric.inference.sampling.datatree import INDEPENDENT
-from probmetric.inference.sampling.sample import Method, sampler_of
+from probmetric.inference.sampling.sample import Method
 from probmetric.metric import Link, Mahalanobis
 from probmetric.metric.feature_names import with_names
 from probmetric.models.lca import to_metric
@@ -429,8 +429,8 @@ class LCA(PairsMixin, Learner[Method]):
         Notes
         -----
         After ``fit_pairs`` with independent pairs, the draws can be used for intervals.
-        After ``fit``, use the draws only for figures, model checks and probabilities of
-        neighbors. For intervals use ``posterior_metric("intervals")``.
+        After ``fit``, use the draws for figures and model checks. For intervals and
+        probabilities of neighbors, use ``posterior_metric("intervals")`` without draws.
 
         Draws after ``fit`` do not measure sampling error, because their pairs share
         points. Distances usually vary more over these draws than over fits to other
@@ -447,14 +447,13 @@ class LCA(PairsMixin, Learner[Method]):
         (1, 5, 4, 4)
         """
         fitted, recipe = drawable(self)
-        sampler = sampler_of(method)
         rate = fitted.learning_rate
         if learning_rate is not None:
             rate = float(check_number("learning_rate", learning_rate, 0, open_low=True))
         mode = refit(fitted, recipe, learning_rate=rate)
         run = Run(seed=seed, n_draws=n_draws, n_chains=n_chains, progress=progress)
         names = self._names
-        drawn = draw(mode, sampler, scale=self._taught, feature_names=names, **run)
+        drawn = draw(mode, method, scale=self._taught, feature_names=names, **run)
         if not log_prior:
             drawn = drawn._replace(log_prior={}, log_likelihood=None)
         tree = to_tree(
@@ -498,8 +497,9 @@ class LCA(PairsMixin, Learner[Method]):
         Parameters
         ----------
         draws : DataTree, optional
-            Draws that ``sample`` returned. The other options, except ``n_draws``, are
-            then ignored. Default: new draws for the purpose.
+            Draws that ``sample`` of this fit returned. The other options, except
+            ``n_draws``, are then ignored. Default: refits for intervals after ``fit``,
+            otherwise new draws.
         method : sampler or its name, or "jackknife"; optional
             Default: "jackknife" for intervals after ``fit``, otherwise "laplace". The
             jackknife repeats the fit 52 times, each time without a quarter of the
@@ -511,6 +511,9 @@ class LCA(PairsMixin, Learner[Method]):
             Number of metrics, one for each draw. Default: 32 for prediction and 100 for
             intervals, or the number of ``draws``. Not supported by the jackknife, which
             makes no draws.
+        seed : int, default=0
+            Seed of the draws, or of the division into quarters. Limits of intervals and
+            probabilities depend on it.
         target : {"fit", "all_pairs"}, default="fit"
             Fit that the jackknife repeats. "fit" repeats this fit. Parameters of the
             class with value "auto" or "evidence" are chosen again in each refit, but

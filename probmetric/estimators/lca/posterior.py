@@ -192,8 +192,7 @@ def metric_for(
         if method not in (None, "jackknife"):
             raise ValueError(
                 "method must be 'jackknife' for intervals after fit(X, y), got "
-                f"{method!r}. Omit method. To use posterior draws, pass "
-                "draws=lca.sample()."
+                f"{method!r}. Omit method."
             )
         if n_draws is not None:
             raise ValueError(

@@ -67,7 +67,7 @@ def laplace(
         raise ValueError(
             f"params must have at most {MAX_PARAMETERS} parameters (components times "
             f"features, plus 1) for second derivatives, got {W.size + 1}. Fit fewer "
-            "components, or use NUTS."
+            "components, or use method='svi'."
         )
     with one_blas_thread(W.size):
         H = precision(params, stats, prior, learning_rate)

@@ -145,9 +145,3 @@ def to_params(unconstrained: Arrays) -> LCAParams:
     W = unconstrained["W"]
     log_sigma2 = log_sigma2_of(unconstrained["log_b"], W.shape[-2])
     return LCAParams(W, log_sigma2, np.ones((), W.dtype))
-
-
-def to_unconstrained(params: LCAParams) -> Arrays:
-    """Map parameters to {W, log_b}."""
-    W = params.W
-    return {"W": W, "log_b": log_b_of(params.log_sigma2, W.shape[0], params.kappa2)}

@@ -4,7 +4,8 @@ ArviZ's ``loo`` assumes that the group ``log_likelihood`` has one variable with 
 likelihoods of exchangeable observations. Pairs that share points and tempered
 likelihoods violate this assumption. Their group has a second variable, ``power``: the
 total minus the sum over observations, which power scaling needs.
-``loo`` raises an error for two variables.
+``loo`` raises an error for two variables. If the total is not stored, their group is
+``pseudo_log_likelihood``.
 """
 
 import json

@@ -4,7 +4,7 @@
                    ``REMEDY``: the remedy for each code.
 ``em``             ``run_em``: EM that stops by the estimated gap (1).
 ``lbfgs``          SciPy's L-BFGS with gradients from JAX, for one fit.
-``lbfgs_traced``   L-BFGS as a traced loop, for many small fits in one program.
+``lbfgs_traced``   L-BFGS as a traced loop, for fits inside a compiled program.
 """
 
 from probmetric._lazy import attach

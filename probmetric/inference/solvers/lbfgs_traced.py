@@ -1,4 +1,4 @@
-"""L-BFGS as one traced loop, for many small fits inside one compiled program.
+"""L-BFGS as one traced loop, for fits inside a compiled program.
 
 ``solvers.lbfgs.lbfgs`` runs SciPy's loop on the host, which ``vmap`` cannot transform.
 Here everything is traced: the two-loop recursion over the last ``MEMORY`` steps, and a

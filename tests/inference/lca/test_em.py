@@ -13,8 +13,9 @@ from probmetric.inference.lca.em import (
     spectrum,
 )
 from probmetric.inference.lca.latent import odds
-from probmetric.inference.lca.likelihood import to_params, to_unconstrained
+from probmetric.inference.lca.likelihood import to_params
 from probmetric.inference.lca.statistics import prepare
+from probmetric.inference.lca.target import position
 from probmetric.inference.solvers.em import run_em
 from probmetric.inference.solvers.result import Result
 from probmetric.models.lca import (
@@ -77,7 +78,7 @@ def test_em_with_the_seeds_variance_falls_and_stops_elsewhere(problem):
     right = inference.fit(
         pairs, flat, init=LCAParams(prior.mean, np.array(-1.2)), tol=1e-9
     )
-    start = to_unconstrained(right.params)
+    start = position(right.params)
     found = run_em(
         uncorrected_full_step,
         start,

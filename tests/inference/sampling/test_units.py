@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris
 import probmetric as pm
 from probmetric.data.containers import Pairs, Points
 from probmetric.inference.lca.draws import log_likelihood
+from probmetric.inference.sampling.units import with_terms
 from probmetric.models.lca import LCAPrior, lca
 from probmetric.storage.draws_file import load_draws, save_draws
 
@@ -106,8 +107,9 @@ def test_a_file_that_calls_a_tempered_likelihood_a_log_likelihood_is_read(
     np.testing.assert_array_equal(back["log_likelihood"]["y"], terms["y"])
     with pytest.raises(ValueError, match="learning_rate must be 1"):
         pm.loo(back)
-    older = tree.drop_nodes("log_likelihood")
-    older = older.assign({"pseudo_log_likelihood": xr.DataTree(terms)})
+    older = with_terms(tree.drop_nodes("log_likelihood"), dict(terms))
+    assert "pseudo_log_likelihood" in older.children
+    assert "log_likelihood" not in older.children
     with pytest.raises(ValueError, match="learning_rate must be 1"):
         pm.loo(older)
 
