@@ -152,7 +152,7 @@ def fit(options: Fit) -> None:
 
 @command(Neighbors)
 def neighbors(options: Neighbors) -> None:
-    """Find nearest rows, with distances (--metric) or probabilities (--draws)."""
+    """Find nearest rows and distances; after fit --intervals, with uncertainty."""
     with first(options):
         if options.out is not None:
             check_new(options.out.parent, (options.out.name,), force=options.force)

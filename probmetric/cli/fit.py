@@ -116,6 +116,7 @@ def run(options: Fit) -> int:
             "notes": [*learned.notes, *remarks],
             "training": figures,
             **({"gdm": gdm} if gdm else {}),
+            **({"intervals": repr(stored)} if options.intervals else {}),
         }
         with results(options.out, "fit", summary, points) as part:
             save_metric(
@@ -147,11 +148,15 @@ def _with_votes(estimator: Learner, data: Data) -> Dissimilarity:
 def _check_refits(estimator: Learner, data: Data, options: Fit) -> None:
     if not (isinstance(estimator, LCA) and isinstance(data, Dataset)):
         raise ValueError(
-            "--intervals requires lca and a table with class labels (not read in "
-            f"chunks), got {options.model} and {data.name}. Omit --intervals."
+            "--intervals requires lca and class labels, without --answers and not read "
+            f"in chunks, got {options.model} and {data.name}. Omit --intervals. For "
+            "other learners use pm.with_intervals in Python."
         )
     if options.store_votes:
-        raise ValueError("--intervals cannot be combined with --store-votes.")
+        raise ValueError(
+            "--intervals cannot be combined with --store-votes. Fit twice, with two "
+            "folders --out."
+        )
 
 
 def prepared(

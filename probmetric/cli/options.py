@@ -261,7 +261,8 @@ class Fit(LearnOptions, WorkerOptions):
     intervals: bool = option(
         False,
         "Repeat the fit 52 times without a quarter of the rows (only lca, with class "
-        "labels). Then `neighbors` has intervals of distances and probabilities.",
+        "labels, without --store-votes). Then `neighbors` has intervals of distances "
+        "and probabilities. --seed chooses the quarters.",
         "--intervals",
     )
     checkpoint: Path | None = option(

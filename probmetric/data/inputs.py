@@ -326,7 +326,8 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
             f"{name} must have shape (n, d) with n, d ≥ 1, got {values.shape}"
         )
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} must be finite numbers, got NaN or infinity")
+        todo = "Drop these rows, or correct their values"
+        raise ValueError(not_finite(X, bool(np.isnan(values).any()), name, todo))
     return values
 
 

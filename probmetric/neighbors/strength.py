@@ -99,13 +99,20 @@ def deal(
     order: Int[np.ndarray, "n"] | None = None,
     groups: Int[np.ndarray, "n"] | None = None,
 ) -> Int[np.ndarray, "n"]:
-    """Assign stratified folds of whole groups, and -1 to the only point of a class."""
+    """Assign stratified folds of whole groups, and -1 to the only group of a class.
+
+    By default each point is a group. A group of several classes is stratified by the
+    class of its first point.
+    """
+    rows = unit = np.arange(len(X))
     if groups is not None:
         rows, unit = one_of_each(X, codes, groups)
-        return deal(X[rows], codes[rows], n_folds, seed)[unit]
-    fold = np.empty(len(X), int)
-    fold[by_class(X, codes, seed, order)] = np.arange(len(X)) % n_folds
-    return np.where(np.bincount(codes)[codes] > 1, fold, -1)
+        order = None
+    fold = np.empty(len(rows), int)
+    fold[by_class(X[rows], codes[rows], seed, order)] = np.arange(len(rows)) % n_folds
+    pairs = np.unique(np.stack([unit, codes]), axis=1)
+    fold[pairs[0, np.bincount(pairs[1])[pairs[1]] == 1]] = -1
+    return fold[unit]
 
 
 def one_of_each(

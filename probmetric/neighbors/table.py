@@ -60,8 +60,8 @@ def neighbor_table(
         * ``query`` and ``neighbor``: index labels of a DataFrame, otherwise row numbers
           from 0.
         * ``rank``: rank of the neighbor, from 1.
-        * ``dissimilarity``: dissimilarity of query and neighbor. For a PosteriorMetric,
-          the mean over draws.
+        * ``dissimilarity``: dissimilarity of query and neighbor, such as the squared
+          distance (see ``Metric``). For a PosteriorMetric, the mean over draws.
         * ``distance``: distance (not squared). Only if the metric is a distance, and
           not for a PosteriorMetric.
         * ``label``: label of the neighbor. Only if there are labels.
@@ -69,7 +69,7 @@ def neighbor_table(
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
         * ``lower`` and ``upper``: limits of a 90% interval for the distance. Only for
           an IntervalMetric.
-        * ``probability``: ``neighbor_probability`` of the metric. Only for a
+        * ``probability``: probability of being among the k nearest. Only for a
           PosteriorMetric or an IntervalMetric. A point that is not in the table can
           have a larger probability than a point in the table.
 

@@ -45,6 +45,7 @@ from probmetric.neighbors.strength import one_of_each
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
+    QUARTERS,
     checked_prob,
     factor_of,
     limits,
@@ -63,7 +64,9 @@ class IntervalMetric:
 
     The spread of refits without some of the points gives intervals of distances and of
     P(same), the probability that two points are *same*. For ``Mahalanobis`` metrics, it
-    also gives probabilities of neighbors. ``with_intervals`` computes the refits.
+    also gives probabilities of neighbors. After ``LCA().fit(X, y)``,
+    ``posterior_metric("intervals")`` computes the refits. For other learners use
+    ``with_intervals``.
     Entries of the metric's matrix have no intervals, because these would not be
     calibrated.
 
@@ -343,19 +346,21 @@ def jackknifed(
     unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
     rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
     n, n_classes = len(rows), len(np.unique(codes[rows]))
-    if n == n_classes:
-        raise ValueError(
-            "y must contain a class with at least two points (in different groups), "
-            f"got {n} {'points' if unit is None else 'groups'} in {n_classes} classes. "
-            "Add points."
-        )
     data = (X, codes) if unit is None else (X, codes, unit)
     rests = list(quarters(X, codes, seed, unit))
+    kept = np.all(rests, 0)
+    movable = np.sum(~kept[rows])
+    if movable < QUARTERS:
+        name, what = ("y", "points") if unit is None else ("groups", "groups")
+        raise ValueError(
+            f"{name} must contain at least {QUARTERS} {what} that can be left out "
+            f"without losing a class, got {movable} of {n}. Add {what}."
+        )
     rests = progress_bar(rests, "intervals", None, "refit")
     samples = (tuple(v[rest] for v in data) for rest in rests)
     left_out = refits(learn, samples, n_jobs)
     metric, *left_out = same_size([metric, *left_out])
-    df = min(n - n_classes, len(left_out) - 1)
+    df = max(1, min(n - n_classes, len(left_out) - 1))
     return IntervalMetric(
         metric, left_out, factor=factor_of(np.bincount(codes[rows])), df=df, about=about
     )
@@ -381,7 +386,8 @@ def with_intervals(
         or ``learn(source)`` for a dataset on disk. It is called once for all points,
         and 52 times without a quarter of them (13 random divisions into quarters).
     X, y : arrays of shape (n, d) and (n,)
-        Labeled points. If a class has only one point, this point is never left out. X
+        Labeled points. If a class has only one point, this point is never left out. At
+        least four points (or groups) must be in classes with other points (groups). X
         can also be a dataset on disk (``pm.open``, with or without labels), with
         ``y=None``.
     groups : array-like of shape (n,), optional

@@ -252,9 +252,24 @@ def test_groups_are_left_out_whole_and_copies_do_not_shorten_intervals():
     with pytest.raises(ValueError, match=r"groups must have shape \(40,\)"):
         with_intervals(inverse_scatter, X, y, groups=group)
     with pytest.raises(
-        ValueError, match=r"y must contain a class .* got 2 groups in 2 classes"
+        ValueError, match=r"groups must contain at least 4 groups .* got 0 of 2\."
     ):
         with_intervals(inverse_scatter, X, y, groups=y)
+
+
+def test_groups_of_several_classes_are_left_out():
+    """Only a group that is the only one of a class stays; four must be left out."""
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.normal(size=(60, 3)), np.arange(60) % 3, np.arange(60) // 10
+    for rest in quarters(X, y, groups=groups):
+        left_out = set(groups[~rest])
+        assert 1 <= len(left_out) <= 2
+        assert not left_out & set(groups[rest])
+    alone = np.where(groups == 0, 3, y)  # The class of one group.
+    assert np.all([rest[:10].all() for rest in quarters(X, alone, groups=groups)])
+    assert not np.all([*quarters(X, alone, groups=groups)], 0)[10:].any()
+    with pytest.raises(ValueError, match=r"groups must .* got 3 of 3\. Add groups"):
+        with_intervals(inverse_scatter, X, y, groups=groups // 2)
 
 
 @pytest.mark.parametrize("on_disk", [True, False])

@@ -248,7 +248,7 @@ def _predictive(
     summary = "P(same) of the model, for the pairs of the fit"
     remedy = (
         "Pairs made from class labels often differ from this model. Neighbors and "
-        "votes remain usable, also those of draws. Take P(same) from same_probability, "
+        "votes remain usable. Take P(same) from same_probability, "
         "and intervals from posterior_metric('intervals')."
         if labeled
         else "Labels do not follow exp(-(b + dist²/2)). Use distances and their order, "
