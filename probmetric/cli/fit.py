@@ -93,7 +93,12 @@ def run(options: Fit) -> int:
             if options.intervals:
                 say("Repeating the fit without quarters of the rows ...")
                 made: Any = estimator
-                stored = made.posterior_metric("intervals", seed=options.seed)
+                with noted() as warned:
+                    stored = made.posterior_metric("intervals", seed=options.seed)
+                learned = learned._replace(
+                    notes=[*learned.notes, *map(str, warned)],
+                    trouble=learned.trouble or troubled(warned),
+                )
             points, about, remarks = _described(estimator, data, spec)
             figures: dict[str, dict[str, float]] = {}
             if about["classes"] and points is not None:
@@ -152,6 +157,8 @@ def _check_refits(estimator: Learner, data: Data, options: Fit) -> None:
             f"in chunks, got {options.model} and {data.name}. Omit --intervals. For "
             "other learners use pm.with_intervals in Python."
         )
+    if estimator.n_anchors is not None:
+        raise ValueError("--intervals cannot be combined with n_anchors. Omit one.")
     if options.store_votes:
         raise ValueError(
             "--intervals cannot be combined with --store-votes. Fit twice, with two "

@@ -326,7 +326,7 @@ def points(X: ArrayLike, name: str = "X") -> Float[np.ndarray, "n d"]:
             f"{name} must have shape (n, d) with n, d ≥ 1, got {values.shape}"
         )
     if not np.all(np.isfinite(values)):
-        todo = "Drop these rows, or correct their values"
+        todo = "Correct these values"
         raise ValueError(not_finite(X, bool(np.isnan(values).any()), name, todo))
     return values
 

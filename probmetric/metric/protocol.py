@@ -198,6 +198,11 @@ def maps_of(metric: object) -> list[Array]:
 
 def check_metric(metric: object, what: str = "a metric") -> None:
     """Raise ValueError unless ``metric`` is a metric."""
+    if isinstance(metric, Uncertain) and not isinstance(metric, MetricDraws):
+        raise ValueError(
+            f"metric must be {what}, got {type(metric).__name__}. Use its "
+            "point_metric(), or neighbor_table."
+        )
     if hasattr(metric, "pairwise") and not isinstance(metric, type):
         return
     kind = metric if isinstance(metric, type) else type(metric)

@@ -77,7 +77,7 @@ def metric_for(
         if not isinstance(posterior, MetricDraws):
             raise ValueError(
                 f"draws must be 'prediction' for {name}, got {draws!r}, which has "
-                "refits instead of draws"
+                "refits instead of draws. Use draws='prediction'."
             )
         return posterior, learner
     if draws is not None:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from probmetric.data.hash import SAME, canonical_order, first_best
@@ -101,29 +101,49 @@ def deal(
 ) -> Int[np.ndarray, "n"]:
     """Assign stratified folds of whole groups, and -1 to the only group of a class.
 
-    By default each point is a group. A group of several classes is stratified by the
-    class of its first point.
+    By default each point is a group.
     """
-    rows = unit = np.arange(len(X))
     if groups is not None:
-        rows, unit = one_of_each(X, codes, groups)
-        order = None
-    fold = np.empty(len(rows), int)
-    fold[by_class(X[rows], codes[rows], seed, order)] = np.arange(len(rows)) % n_folds
-    pairs = np.unique(np.stack([unit, codes]), axis=1)
-    fold[pairs[0, np.bincount(pairs[1])[pairs[1]] == 1]] = -1
+        rows, unit, strata, alone = strata_of(X, codes, groups)
+        X, codes, order = X[rows], strata, None
+    else:
+        unit, alone = np.arange(len(X)), np.bincount(codes)[codes] == 1
+    order = by_class(X, codes, seed, order)
+    order = order[~alone[order]]
+    fold = np.full(len(X), -1)
+    fold[order] = np.arange(len(order)) % n_folds
     return fold[unit]
 
 
-def one_of_each(
+class Strata(NamedTuple):
+    """Groups of points as units of folds.
+
+    ``rows`` has a row of each group (the first in canonical order), ``unit`` the group
+    of each point, ``strata`` the class of each group that is in the fewest groups (the
+    first of several), and ``alone`` whether this class is in no other group.
+    """
+
+    rows: Int[np.ndarray, "g"]
+    unit: Int[np.ndarray, "n"]
+    strata: Int[np.ndarray, "g"]
+    alone: Bool[np.ndarray, "g"]
+
+
+def strata_of(
     X: Float[np.ndarray, "n d"],
     codes: Int[np.ndarray, "n"],
     groups: Int[np.ndarray, "n"],
-) -> tuple[Int[np.ndarray, "g"], Int[np.ndarray, "n"]]:
-    """Return one row of each group (the first in canonical order), and group codes."""
+) -> Strata:
+    """Stratify groups, which may contain several classes, by their rarest class."""
     unit = np.unique(groups, return_inverse=True)[1]
     order = canonical_order(X, codes)
-    return order[np.unique(unit[order], return_index=True)[1]], unit
+    rows = order[np.unique(unit[order], return_index=True)[1]]
+    n_codes = codes.max() + 1
+    group, code = np.divmod(np.unique(unit * n_codes + codes), n_codes)
+    size = np.bincount(code)[code]
+    rarest = np.lexsort((code, size, group))
+    first = rarest[np.unique(group[rarest], return_index=True)[1]]
+    return Strata(rows, unit, code[first], size[first] == 1)
 
 
 def some_voters(

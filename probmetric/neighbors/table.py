@@ -33,8 +33,8 @@ def neighbor_table(
 ) -> pd.DataFrame:
     """Find the k nearest points of each query and return them as a table.
 
-    If there are draws or refits, the table of m queries needs m k² bytes, besides the
-    memory of ``nearest``.
+    If there are s draws or refits, a table of r rows needs r k bytes and up to 8 r s
+    bytes, besides the memory of ``nearest``.
 
     Parameters
     ----------
@@ -67,8 +67,9 @@ def neighbor_table(
         * ``label``: label of the neighbor. Only if there are labels.
         * ``same_probability``: P(same class). Only with labels and a metric from
           ``probmetric fit --store-votes``. The labels must be classes of that fit.
-        * ``lower`` and ``upper``: limits of a 90% interval for the distance. Only for
-          an IntervalMetric.
+        * ``lower`` and ``upper``: limits of a 90% interval for the distance. ``upper``
+          is infinite if different rows have distance 0 in the fit or in a refit. Only
+          for an IntervalMetric.
         * ``probability``: probability of being among the k nearest. Only for a
           PosteriorMetric or an IntervalMetric. A point that is not in the table can
           have a larger probability than a point in the table.
@@ -125,7 +126,13 @@ def table_of(
     if single.is_distance and not isinstance(metric, MetricDraws):
         columns["distance"] = np.asarray(single.distance(Q[query], X))
     if draws is not None and not isinstance(metric, MetricDraws):
-        columns["lower"], columns["upper"] = cast(Any, metric).interval(Q[query], X)
+        # At distance 0 in the fit there is no upper limit, except for equal rows.
+        limits, apart = np.zeros((2, len(X))), D.ravel() > 0
+        limits[1, (Q[query] != X).any(1)] = np.inf
+        if apart.any():
+            far = Q[query[apart]], X[apart]
+            limits[:, apart] = cast(Any, metric).interval(*far)
+        columns["lower"], columns["upper"] = limits
     if draws is not None:
         columns["probability"] = _shares(draws, Q, points, index, exclude).ravel()
     if labels is not None:

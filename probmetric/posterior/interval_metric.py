@@ -41,7 +41,7 @@ from probmetric.metric.feature_names import (
     unknown_of,
 )
 from probmetric.neighbors.search import check_dimension
-from probmetric.neighbors.strength import one_of_each
+from probmetric.neighbors.strength import strata_of
 from probmetric.posterior import intervals
 from probmetric.posterior.intervals import Interval
 from probmetric.posterior.jackknife import (
@@ -57,6 +57,9 @@ from probmetric.posterior.stack import over_draws, unstack
 from probmetric.precision import finite
 from probmetric.progress import progress_bar
 from probmetric.typing import Array, ArrayLike
+
+BLOCK = 10_000
+"""Number of rows for which all refits are evaluated at once."""
 
 
 class IntervalMetric:
@@ -305,9 +308,11 @@ class IntervalMetric:
     def _evaluate(
         self, function: Callable[..., Array], A: Array, B: Array
     ) -> np.ndarray:
-        shape, points = self._rows(A, B)
-        values = over_draws(function, (self.metric, *self.left_out), *points)
-        return values.reshape(-1, *shape)
+        shape, (A, B) = self._rows(A, B)
+        every = self.metric, *self.left_out
+        parts = [slice(k, k + BLOCK) for k in range(0, max(len(A), 1), BLOCK)]
+        values = [over_draws(function, every, A[at], B[at]) for at in parts]
+        return np.concatenate(values, 1).reshape(-1, *shape)
 
 
 def same_size(metrics: Sequence[Dissimilarity]) -> list[Dissimilarity]:
@@ -344,25 +349,31 @@ def jackknifed(
 ) -> IntervalMetric:
     """Add jackknife refits, each without a quarter of X, to a metric fitted to X."""
     unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
-    rows = np.arange(len(X)) if unit is None else one_of_each(X, codes, unit)[0]
-    n, n_classes = len(rows), len(np.unique(codes[rows]))
     data = (X, codes) if unit is None else (X, codes, unit)
-    rests = list(quarters(X, codes, seed, unit))
-    kept = np.all(rests, 0)
-    movable = np.sum(~kept[rows])
+    strata, alone = codes, np.bincount(codes)[codes] == 1
+    if unit is not None:
+        _, _, strata, alone = strata_of(X, codes, unit)
+    n, n_classes, movable = len(strata), len(np.unique(strata)), np.sum(~alone)
+    name, what = ("y", "points") if unit is None else ("groups", "groups")
     if movable < QUARTERS:
-        name, what = ("y", "points") if unit is None else ("groups", "groups")
         raise ValueError(
             f"{name} must contain at least {QUARTERS} {what} that can be left out "
             f"without losing a class, got {movable} of {n}. Add {what}."
         )
+    rests = list(quarters(X, codes, seed, unit))
+    for rest in rests if unit is not None else ():
+        if len(lost := np.setdiff1d(codes, codes[rest])):
+            raise ValueError(
+                "groups: each refit must have all classes, got one without the class "
+                f"number {lost[0]}. Omit this class, which only a few groups have."
+            )
     rests = progress_bar(rests, "intervals", None, "refit")
     samples = (tuple(v[rest] for v in data) for rest in rests)
     left_out = refits(learn, samples, n_jobs)
     metric, *left_out = same_size([metric, *left_out])
     df = max(1, min(n - n_classes, len(left_out) - 1))
     return IntervalMetric(
-        metric, left_out, factor=factor_of(np.bincount(codes[rows])), df=df, about=about
+        metric, left_out, factor=factor_of(np.bincount(strata)), df=df, about=about
     )
 
 

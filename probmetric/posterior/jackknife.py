@@ -97,7 +97,9 @@ def quarters(
     """Yield the points of each refit of Eq. (1): all points except a quarter.
 
     Quarters are stratified by class, and do not depend on the order of the points. The
-    only point of a class is never left out. Points of a group are left out together.
+    only point (or group) of a class is never left out. Points of a group are left out
+    together. A group of several classes counts as the class that is in the fewest
+    groups, also in Eq. (3).
     """
     for repeat in range(seed * REPEATS, (seed + 1) * REPEATS):
         part = deal(X, codes, QUARTERS, repeat, groups=groups)

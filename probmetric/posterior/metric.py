@@ -5,7 +5,7 @@ these draws come from a generalized posterior with a learning rate of the order 
 Draws for ``purpose="intervals"`` come from the model's posterior, or for ``GDM`` from
 the bootstrap of sites. Posterior draws vary as the fit varies under new data if pairs
 are independent, but not after a fit of ``LCA`` to labels. Bootstrap draws of sites do
-so, too, if pairs share sites.
+so even if pairs share sites.
 
 Methods raise ValueError if their result would be wrong (see Benchmarks: posterior
 coverage). Intervals of entries of the matrix M are not available. M is biased upward
@@ -433,7 +433,8 @@ def need_own_spread(name: str, posterior: PosteriorMetric) -> None:
             f"{name}: intervals from {posterior.source!r} draws have a wrong width if "
             "training pairs share points, as after a fit to labels (see Benchmarks: "
             "label_draws). Use refits instead: posterior_metric('intervals') of LCA "
-            "without draws, or with_intervals.",
+            "without draws, or with_intervals. For draws of your own model, if no "
+            "pairs share points, set pairs_independent=True in draws_to_metric.",
             stacklevel=3,
         )
 

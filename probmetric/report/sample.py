@@ -154,7 +154,6 @@ def _metric_section(shown: xr.DataTree | None, summary: Summary) -> Section:
         spec is not None
         and spec.data_kind is Pairs
         and "answers" not in summary["data"]
-        and summary["method"] != "bootstrap"  # Of earlier versions.
     )
     return Section(
         title,

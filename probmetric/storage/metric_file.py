@@ -88,7 +88,7 @@ def describe(value: object, name: str) -> tuple[Any, Arrays]:
         kind, parts = "tuple", {str(k): part for k, part in enumerate(elements)}
     else:
         raise ValueError(
-            f"metric must be one of {', '.join(sorted(KINDS))} or PosteriorMetric, or "
+            f"metric must be one of {', '.join([*sorted(KINDS), *SEVERAL])}, or "
             f"your own class with the methods to_arrays and from_arrays, got {kind}"
         )
     described = {key: describe(part, f"{name}.{key}") for key, part in parts.items()}
@@ -153,7 +153,7 @@ def rebuild(
 class Stored(NamedTuple):
     """A stored metric, with feature names, provenance and version of the file."""
 
-    metric: Dissimilarity | PosteriorMetric
+    metric: Dissimilarity | PosteriorMetric | IntervalMetric
     feature_names: tuple[str, ...] | None
     provenance: dict[str, Any]
     version: str

@@ -97,6 +97,12 @@ def test_neighbors_have_the_probabilities_of_refits_spread_about_the_fit():
     table = neighbor_table(metric, points, 1, queries=[zero])
     np.testing.assert_allclose(table["distance"], [1.0])
     np.testing.assert_allclose(table["probability"], [1 / 3])
+    same = neighbor_table(metric, np.zeros((2, 2)), 1, queries=[zero])
+    np.testing.assert_array_equal(same[["lower", "upper"]], [[0, 0]])
+    flat = [Mahalanobis(np.diag([1.0, s])) for s in (0, 0.1, 0.2)]
+    flat = IntervalMetric(flat[0], flat[1:])
+    unlimited = neighbor_table(flat, points[1:], 1, queries=[zero])
+    np.testing.assert_array_equal(unlimited[["lower", "upper"]], [[0, np.inf]])
     limits = metric.interval(zero[None], points[:1])
     np.testing.assert_allclose(table[["lower", "upper"]].T, limits)
 
@@ -132,6 +138,7 @@ def test_what_it_cannot_answer_is_refused(made, X):
             (X[0],) * 2, (X[0], X[1])
         ),
         lambda: with_intervals(pm.LDA().fit, X, np.arange(12) % 2),
+        lambda: pm.nearest(made, X, X, 1),
     ]
     assert_refused(calls, "posterior/interval_refused.txt")
 
@@ -255,6 +262,36 @@ def test_groups_are_left_out_whole_and_copies_do_not_shorten_intervals():
         ValueError, match=r"groups must contain at least 4 groups .* got 0 of 2\."
     ):
         with_intervals(inverse_scatter, X, y, groups=y)
+
+
+def test_refits_of_mixed_groups_keep_a_class_of_two_groups():
+    """The other class is in all groups."""
+    rng = np.random.default_rng(4)
+    X, groups = rng.normal(size=(40, 3)), np.arange(40) // 4
+    y = np.isin(np.arange(40), [0, 7]).astype(int)
+    for seed in range(20):
+        for rest in quarters(X, y, seed, groups=groups):
+            assert set(y[rest]) == {0, 1}
+    fitted = pm.LCA(2).fit(X, y, groups=groups)
+    assert fitted.posterior_metric("intervals").df == 8
+
+
+def test_points_that_stay_leave_no_quarter_empty():
+    y = np.array([0, 0, 1, 2, 2, 3])
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    for seed in range(20):
+        for rest in quarters(X, y, seed):
+            assert rest.sum() == 5
+            assert rest[[2, 5]].all()
+
+
+def test_a_refit_that_loses_a_class_is_refused():
+    """Classes 1 and 2 are each in two groups, and share one."""
+    X, groups = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) // 10
+    y = np.zeros(60, int)
+    y[[0, 10]], y[[1, 20]] = 1, 2
+    with pytest.raises(ValueError, match=r"groups: each refit must .* number [12]"):
+        with_intervals(inverse_scatter, X, y, groups=groups)
 
 
 def test_groups_of_several_classes_are_left_out():
