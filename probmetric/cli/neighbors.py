@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from probmetric.cli.files import bad_input, claim_file, say, write_table
+from probmetric.cli.files import bad_input, claim_file, note, say, write_table
 from probmetric.cli.inputs import (
     StoredMetric,
     check_features,
@@ -18,6 +18,7 @@ from probmetric.large.source import Source, n_rows
 from probmetric.names import in_parts
 from probmetric.neighbors.table import neighbor_table
 from probmetric.neighbors.typicality import check_novelty, reference
+from probmetric.posterior.metric import PosteriorMetric
 
 
 def run(options: Neighbors) -> int:
@@ -42,6 +43,13 @@ def run(options: Neighbors) -> int:
                 loaded = points_for(spec, use)
                 n, labels, points = len(loaded.X), loaded.labels, loaded.X
             metric = use.refits or use.metric
+            posterior = isinstance(metric, PosteriorMetric)
+            if posterior and use.learner == "lca" and not metric.pairs_independent:
+                note(
+                    "probabilities from draws after a fit to labels are less well "
+                    "calibrated than from refits. Use fit --intervals, and neighbors "
+                    "--metric."
+                )
             table = neighbor_table(metric, points, k, queries=queries, labels=labels)
             if options.novelty is not None and queries is not None:
                 check_novelty(options.novelty, n)

@@ -104,12 +104,12 @@ def deal(
     By default each point is a group.
     """
     if groups is not None:
-        rows, unit, strata, alone = strata_of(X, codes, groups)
+        rows, unit, strata, only = strata_of(X, codes, groups)
         X, codes, order = X[rows], strata, None
     else:
-        unit, alone = np.arange(len(X)), np.bincount(codes)[codes] == 1
+        unit, only = np.arange(len(X)), np.bincount(codes)[codes] == 1
     order = by_class(X, codes, seed, order)
-    order = order[~alone[order]]
+    order = order[~only[order]]
     fold = np.full(len(X), -1)
     fold[order] = np.arange(len(order)) % n_folds
     return fold[unit]
@@ -120,13 +120,13 @@ class Strata(NamedTuple):
 
     ``rows`` has a row of each group (the first in canonical order), ``unit`` the group
     of each point, ``strata`` the class of each group that is in the fewest groups (the
-    first of several), and ``alone`` whether this class is in no other group.
+    first of several), and ``only`` whether this class is in no other group.
     """
 
     rows: Int[np.ndarray, "g"]
     unit: Int[np.ndarray, "n"]
     strata: Int[np.ndarray, "g"]
-    alone: Bool[np.ndarray, "g"]
+    only: Bool[np.ndarray, "g"]
 
 
 def strata_of(

@@ -126,13 +126,7 @@ def table_of(
     if single.is_distance and not isinstance(metric, MetricDraws):
         columns["distance"] = np.asarray(single.distance(Q[query], X))
     if draws is not None and not isinstance(metric, MetricDraws):
-        # At distance 0 in the fit there is no upper limit, except for equal rows.
-        limits, apart = np.zeros((2, len(X))), D.ravel() > 0
-        limits[1, (Q[query] != X).any(1)] = np.inf
-        if apart.any():
-            far = Q[query[apart]], X[apart]
-            limits[:, apart] = cast(Any, metric).interval(*far)
-        columns["lower"], columns["upper"] = limits
+        columns["lower"], columns["upper"] = cast(Any, metric).interval(Q[query], X)
     if draws is not None:
         columns["probability"] = _shares(draws, Q, points, index, exclude).ravel()
     if labels is not None:

@@ -181,14 +181,15 @@ class IntervalMetric:
         """Compute an interval for the distance between matching rows of A and B.
 
         The interval contains ``distance(A, B)``. The upper limit is infinite or
-        extremely large if the distance is 0 in a refit but not in the fit. For example,
-        a feature may be constant in the points of this refit.
+        extremely large if the distance is 0 in a refit but not in the fit, or in the
+        fit but not in a refit. For example, a feature may be constant in the points of
+        this refit.
         """
         prob = checked_prob(prob)
         values = self._evaluate(intervals.between_rows, A, B)
         finite(values, "interval", A, B)
         if intervals.is_positive(self.metric):
-            low, high = positive_limits(values, prob, self.factor, "A", self.df)
+            low, high = positive_limits(values, prob, self.factor, self.df)
         else:
             low, high = limits(values, prob, self.factor, self.df)
         value = self.distance(A, B)  # Rounding could put it outside.
@@ -203,17 +204,15 @@ class IntervalMetric:
     ) -> Interval:
         """Compute an interval for ``distance(*first) / distance(*second)`` of each row.
 
-        Raises ValueError in three cases:
-
-        - The metric is not a distance.
-        - A distance of ``second`` is 0 in the fit or in a refit.
-        - A distance of ``first`` is 0 in the fit but not in all refits.
+        Raises ValueError if the metric is not a distance, or if a distance of
+        ``second`` is 0 in the fit or in a refit. The upper limit is infinite if a
+        distance of ``first`` is 0 in the fit but not in all refits.
         """
         prob = checked_prob(prob)
         intervals.need_distance(self.metric)
         below = intervals.apart(self._evaluate(intervals.between_rows, *second))
         values = intervals.ratio(self._evaluate(intervals.between_rows, *first), below)
-        return Interval(*positive_limits(values, prob, self.factor, "first", self.df))
+        return Interval(*positive_limits(values, prob, self.factor, self.df))
 
     def same_interval(
         self, A: Float[Array, "*#n d"], B: Float[Array, "*#n d"], *, prob: float = 0.9
@@ -350,10 +349,10 @@ def jackknifed(
     """Add jackknife refits, each without a quarter of X, to a metric fitted to X."""
     unit = None if groups is None else inputs.group_codes(groups, len(X))[1]
     data = (X, codes) if unit is None else (X, codes, unit)
-    strata, alone = codes, np.bincount(codes)[codes] == 1
+    strata, only = codes, np.bincount(codes)[codes] == 1
     if unit is not None:
-        _, _, strata, alone = strata_of(X, codes, unit)
-    n, n_classes, movable = len(strata), len(np.unique(strata)), np.sum(~alone)
+        _, _, strata, only = strata_of(X, codes, unit)
+    n, n_classes, movable = len(strata), len(np.unique(strata)), np.sum(~only)
     name, what = ("y", "points") if unit is None else ("groups", "groups")
     if movable < QUARTERS:
         raise ValueError(

@@ -145,17 +145,12 @@ def positive_limits(
     values: Float[np.ndarray, "r *m"],
     prob: float,
     factor: float = 1.0,
-    name: str = "values",
     df: int | None = None,
 ) -> Float[np.ndarray, "2 *m"]:
-    """Compute limits on the log scale; raise if the fit is zero but a refit is not."""
+    """Compute limits on the log scale; 0 and infinity if only the fit is zero."""
     zero = values[0] == 0
-    if np.any(zero & (values[1:] != 0).any(0)):
-        raise ValueError(
-            f"{name}: distances must be above 0 in the fit, got a distance that is 0 "
-            "in the fit and positive in a refit. Remove such pairs."
-        )
     ends = limits(np.log(np.maximum(values, np.finfo(float).tiny)), prob, factor, df)
     with np.errstate(over="ignore"):  # No upper limit if a refit is zero.
         low, high = np.where(zero, 0.0, np.exp(ends))
+    high = np.where(zero & (values[1:] != 0).any(0), np.inf, high)
     return np.stack([np.minimum(low, values[0]), np.maximum(high, values[0])])

@@ -204,7 +204,9 @@ def _neighbor_parts(
         Picture(
             figure,
             f"Fraction of draws in which a point is among the {k} nearest. At most "
-            f"{N_METRICS} draws are used.",
+            f"{N_METRICS} draws are used. After a fit to labels, probabilities from "
+            "refits (“probmetric fit lca --intervals”) can differ and are better "
+            "calibrated for the expected distance.",
         ),
     )
 

@@ -206,8 +206,8 @@ def test_jackknife():
         "limits": lambda: jackknife.limits(EACH, 0.8, 0.3, 3),
         "default": lambda: jackknife.limits(EACH, 0.8),
         "infinite": lambda: jackknife.limits(values, 0.8),
-        "positive": lambda: jackknife.positive_limits(zero, 0.8, 0.3, "values", 3),
-        "only": lambda: jackknife.positive_limits(np.r_[zero[:1], EACH], 0.8, name="A"),
+        "positive": lambda: jackknife.positive_limits(zero, 0.8, 0.3, 3),
+        "only": lambda: jackknife.positive_limits(np.r_[zero[:1], EACH], 0.8),
         "few": lambda: jackknife.groups_of(codes[:100]),
         "groups": lambda: jackknife.groups_of(codes, 2),
         "quarters": lambda: np.array([*jackknife.quarters(points[:9], codes[:9], 1)])[
